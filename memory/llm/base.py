@@ -1,0 +1,147 @@
+"""The model port: what the stages may ask of a model, and nothing about who answers.
+
+An adapter makes exactly one provider call per method call: no retries, no repair. Retries, deadlines,
+budgets, the ledger and repair rounds live in `memory.llm.calls`, once for all adapters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Generic, Literal, Protocol, TypeVar
+
+from pydantic import BaseModel
+
+T = TypeVar("T", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens as the provider counted them; `reported` is False where it did not and we estimated."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    reported: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """A tool as the model sees it. `parameters` is a JSON schema of type object."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """`arguments` is the model's raw JSON text: it may be malformed, the tool loop decides."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message. `tool_calls` only on assistant messages, `tool_call_id` only on tool messages."""
+
+    role: Literal["system", "user", "assistant", "tool"]
+    content: str
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StructuredReply(Generic[T]):
+    """A parsed answer; `text` is the raw answer for repair rounds (never logged)."""
+
+    value: T
+    usage: Usage
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChatReply:
+    """One assistant turn. `finish` is the provider's word: `stop`, `tool_calls`, `length`, ..."""
+
+    text: str
+    tool_calls: tuple[ToolCall, ...]
+    usage: Usage
+    finish: str = "stop"
+
+
+class Model(Protocol):
+    """An adapter. Raises only the ModelError classes of `memory.errors`, redacted."""
+
+    @property
+    def provider(self) -> str:
+        """`openai`, `offline`, `scripted`."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """The model's name as the ledger and prices know it."""
+        ...
+
+    async def window(self) -> int | None:
+        """Context window in tokens, None when nobody says."""
+        ...
+
+    async def complete_structured(
+        self, messages: Sequence[Message], schema: type[T], *, max_output_tokens: int
+    ) -> StructuredReply[T]:
+        """One call that must answer with `schema`. Raises InvalidAnswerError with `kind` and reasons."""
+        ...
+
+    async def chat(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec], *, max_output_tokens: int
+    ) -> ChatReply:
+        """One assistant turn with tools."""
+        ...
+
+    async def close(self) -> None:
+        """Releases connections."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class CallContext:
+    """Who pays for a call. `role` is `extract` or `consolidate`; ids only, no content."""
+
+    role: str
+    run_id: str
+    job: str = ""
+    project: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CallRecord:
+    """One ledger row: a model call's cost and outcome, no content [C022].
+
+    `outcome` is `ok` or the code of the error; `money` is None where the price is unknown.
+    """
+
+    context: CallContext
+    provider: str
+    model: str
+    started: datetime
+    seconds: float
+    usage: Usage
+    outcome: str
+    money: float | None = None
+    detail: Mapping[str, int] = field(default_factory=dict)
+
+
+class Meter(Protocol):
+    """Budget and ledger around every call."""
+
+    def admit(self, context: CallContext, model: str, *, input_tokens: int, output_tokens: int) -> None:
+        """Raises BudgetExceeded when this call's upper bound would pass a ceiling. Checked before each call."""
+        ...
+
+    def record(self, record: CallRecord) -> None:
+        """Writes the ledger row; called once for every admitted call, whatever came of it."""
+        ...
