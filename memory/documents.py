@@ -137,6 +137,7 @@ def print_rollout_summary(header: SummaryHeader, body: str) -> str:
         "boundary": f"{header.boundary.offset}:{header.boundary.events}:{header.boundary.prefix_hash}",
         "outcome": header.outcome.value,
         "slug": header.slug,
+        "human": " ".join(map(str, header.human)),
     }
     front = "\n".join(f"{key}: {_one_line(value)}" for key, value in fields.items())
     return f"---\n{front}\n---\n\n{body.strip()}\n"
@@ -162,6 +163,7 @@ def parse_rollout_summary(text: str) -> tuple[SummaryHeader, str]:
             boundary=Boundary(int(offset), int(events), digest),
             outcome=Outcome(fields["outcome"]),
             slug=fields["slug"],
+            human=tuple(int(number) for number in fields.get("human", "").split()),
         )
     except KeyError as error:
         raise ValueError(f"front matter lacks {error.args[0]}") from None

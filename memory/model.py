@@ -250,7 +250,11 @@ SUMMARY_SECTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class SummaryHeader:
-    """The front matter of a rollout summary file."""
+    """The front matter of a rollout summary file.
+
+    `human` lists the event numbers among the body's anchors that a person spoke: what only tools or agents said can
+    never become a preference or an instruction later on [X38 M61].
+    """
 
     source: RolloutId
     project: str
@@ -262,6 +266,7 @@ class SummaryHeader:
     boundary: Boundary
     outcome: Outcome
     slug: str
+    human: tuple[int, ...] = ()
 
     @property
     def citation(self) -> str:
