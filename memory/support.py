@@ -20,21 +20,28 @@ _BACKTICK = re.compile(r"`([^`\n]+)`")
 _QUOTED = re.compile(r"[\"“「『]([^\"“”「」『』\n]{3,200})[\"”」』]")
 _URL = re.compile(r"https?://[^\s<>\"'`)\]]+", re.IGNORECASE)
 _PATH = re.compile(
-    r"(?<![\w/])(?:[~.]{0,2}/)?(?:[\w.@+-]+/)+[\w.@+-]*\w|(?<![\w/.])[\w-]+\.[A-Za-z][A-Za-z0-9]{0,7}(?!\w)"
+    r"(?<![\w/])(?:[~.]{0,2}/)?(?:[\w.@+-]+/)+[\w.@+-]*\w|(?<![\w/.])[\w-]+\.[A-Za-z][A-Za-z0-9]{0,7}(?!\w)", re.ASCII
 )
 _NUMBER = re.compile(r"(?<![\w.])v?\d[\d,]*(?:\.\d+)*(?:\.x)?%?", re.ASCII)
 _MIXED = re.compile(
-    r"\b(?:[A-Za-z]+_[A-Za-z0-9_]+|[a-z]+[A-Z]\w*|[A-Z]\w*[a-z]\w*[A-Z]\w*|[0-9a-f]{7,40}|--?[a-z][\w-]+)\b"
+    r"\b(?:[A-Za-z]+_[A-Za-z0-9_]+|[a-z]+[A-Z]\w*|[A-Z]\w*[a-z]\w*[A-Z]\w*|[0-9a-f]{7,40})\b|(?<!\S)--?[a-z][\w-]*",
+    re.ASCII,
 )
-_NAME = re.compile(r"(?<=[^\s.!?:;。！？：；\-–—(\[\"“「] )[A-Z][A-Za-z0-9+#.'-]*[A-Za-z0-9+#]|\b[A-Z]{2,}[A-Z0-9]*\b")
+_LATIN_IN_CJK = re.compile(r"[A-Za-z][A-Za-z0-9_.+#-]*[A-Za-z0-9+#]", re.ASCII)
+_NOT_PATHS = frozenset({"and/or", "read/write", "input/output", "yes/no", "client/server", "he/she", "i/o", "a/b"})
+_NAME = re.compile(
+    r"(?<=[^\s.!?:;。！？：；\-–—(\[\"“「] )[A-Z][A-Za-z0-9+#.'-]*[A-Za-z0-9+#]|\b[A-Z]{2,}[A-Z0-9]*\b", re.ASCII
+)
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*", re.UNICODE)
 _UNSPACED = re.compile(r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002ffff]+")
 _COUNT = re.compile(r"\(?\b(\d+)(?:×| ?x\b| sessions?\b| sources?\b| projects?\b| 次| 个会话)")
 
 STOPWORDS = frozenset(
-    "a an and are as at be been but by can do does for from had has have he her his i if in into is it its may must no not "
-    "of on or our she should so than that the their them then there these they this those to use used user users uses was we "
-    "were what when where which who will with would you your 的 了 是 在 和 与 及 用户".split()
+    (
+        "a an and are as at be been but by can do does for from had has have he her his i if in into is it its may must "
+        "no not of on or our she should so than that the their them then there these they this those to use used user "
+        "users uses was we were what when where which who will with would you your 的 了 是 在 和 与 及 用户"
+    ).split()
 )
 
 
@@ -62,7 +69,10 @@ def identifiers(text: str) -> tuple[str, ...]:
         rest = pattern.sub(" ¤ ", rest)
     found += [match[0].rstrip(",.") for match in _NUMBER.finditer(rest)]
     found += [match[0].rstrip(".'-") for match in _NAME.finditer(rest) if match[0] not in {"I", "OK"}]
-    return tuple(dict.fromkeys(item for item in found if item.strip("¤ ")))
+    if _UNSPACED.search(rest):
+        found += [match[0] for match in _LATIN_IN_CJK.finditer(rest)]
+    kept = (item for item in found if item.strip("¤ ") and item.casefold() not in _NOT_PATHS)
+    return tuple(dict.fromkeys(kept))
 
 
 def counts(text: str) -> tuple[int, ...]:
@@ -134,8 +144,9 @@ def similarity(left: str, right: str) -> float:
 # -- forms that are never memory ------------------------------------------------------------------------
 
 _REFUSAL = re.compile(
-    r"^(?:i['’]?m (?:sorry|unable)|i am (?:sorry|unable)|sorry,|i (?:can(?:no|['’])t|cannot|won['’]t) (?:help|assist|provide|do|"
-    r"comply|summari[sz]e|process)|as an ai\b|i apologi[sz]e|unfortunately,? i (?:can|am)|抱歉|对不起，?我|很抱歉|我无法|"
+    r"^(?:i['’]?m (?:sorry|unable)|i am (?:sorry|unable)|sorry,|i (?:can(?:no|['’])t|cannot|won['’]t) "
+    r"(?:help|assist|provide|do|comply|summari[sz]e|process)|as an ai\b|i apologi[sz]e|unfortunately,? i (?:can|am)"
+    r"|抱歉|对不起，?我|很抱歉|我无法|"
     r"作为(?:一个)?(?:ai|人工智能)|申し訳|죄송|es tut mir leid|je suis désolé|lo siento|desculpe|извините)",
     re.IGNORECASE,
 )
@@ -146,12 +157,13 @@ _ROLE = re.compile(
 )
 _FENCE = re.compile(r"</?slowwave-|```|~~~", re.IGNORECASE)
 _ORDER = re.compile(
-    r"\b(?:always|never|must(?: not)?|from now on|do(?: not|n['’]t)|avoid|make sure|ensure|ignore (?:all|any|previous)|"
-    r"you (?:should|must)|be sure to|remember to|prefer|instead of|rather than|only use|stop using)\b"
-    r"|^(?:in `[^`]+`: *)?(?:use|run|add|set|install|execute|call|send|post|fetch|download|curl|write|delete|remove|disable|"
-    r"enable|commit|push|keep|put|include|open|visit|reply|respond|answer)\b"
+    r"\b(?:always|never|must(?: not)?|from now on|do(?: not|n['’]t)|avoid|make sure|ensure|"
+    r"ignore (?:all|any|previous)|you (?:should|must)|be sure to|remember to|prefer|instead of|rather than|only use|stop using)\b"
+    r"|^(?:in `[^`]+`: *)?(?:use|run|add|set|install|execute|call|send|post|fetch|download|curl|write|delete|remove|"
+    r"disable|enable|commit|push|keep|put|include|open|visit|reply|respond|answer)\b"
     r"|以后|不要|别|必须|一律|总是|永远|务必|禁止|统一|记得|应当|应该|请"
-    r"|必ず|今後|禁止|してください|しない|항상|절대|하지 ?마|immer|niemals|toujours|jamais|siempre|nunca|sempre|всегда|никогда",
+    r"|必ず|今後|禁止|してください|しない|항상|절대|하지 ?마|immer|niemals|toujours|jamais|siempre|nunca|sempre"
+    r"|всегда|никогда",
     re.IGNORECASE,
 )
 
