@@ -36,13 +36,12 @@ _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*", re.UNICODE)
 _UNSPACED = re.compile(r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002ffff]+")
 _COUNT = re.compile(r"\(?\b(\d+)(?:×| ?x\b| sessions?\b| sources?\b| projects?\b| 次| 个会话)")
 
-STOPWORDS = frozenset(
-    (
-        "a an and are as at be been but by can do does for from had has have he her his i if in into is it its may must "
-        "no not of on or our she should so than that the their them then there these they this those to use used user "
-        "users uses was we were what when where which who will with would you your 的 了 是 在 和 与 及 用户"
-    ).split()
-)
+_STOPWORD_TEXT = """
+a an and are as at be been but by can do does for from had has have he her his i if in into is it its may must no not of
+on or our she should so than that the their them then there these they this those to use used user users uses was we were
+what when where which who will with would you your 的 了 是 在 和 与 及 用户
+"""
+STOPWORDS = frozenset(_STOPWORD_TEXT.split())
 
 
 @lru_cache(maxsize=4096)
@@ -158,7 +157,8 @@ _ROLE = re.compile(
 _FENCE = re.compile(r"</?slowwave-|```|~~~", re.IGNORECASE)
 _ORDER = re.compile(
     r"\b(?:always|never|must(?: not)?|from now on|do(?: not|n['’]t)|avoid|make sure|ensure|"
-    r"ignore (?:all|any|previous)|you (?:should|must)|be sure to|remember to|prefer|instead of|rather than|only use|stop using)\b"
+    r"ignore (?:all|any|previous)|you (?:should|must)|be sure to|remember to|prefer|instead of|rather than|"
+    r"only use|stop using)\b"
     r"|^(?:in `[^`]+`: *)?(?:use|run|add|set|install|execute|call|send|post|fetch|download|curl|write|delete|remove|"
     r"disable|enable|commit|push|keep|put|include|open|visit|reply|respond|answer)\b"
     r"|以后|不要|别|必须|一律|总是|永远|务必|禁止|统一|记得|应当|应该|请"
