@@ -38,8 +38,8 @@ _COUNT = re.compile(r"\(?\b(\d+)(?:×| ?x\b| sessions?\b| sources?\b| projects?\
 
 _STOPWORD_TEXT = """
 a an and are as at be been but by can do does for from had has have he her his i if in into is it its may must no not of
-on or our she should so than that the their them then there these they this those to use used user users uses was we were
-what when where which who will with would you your 的 了 是 在 和 与 及 用户
+on or our she should so than that the their them then there these they this those to use used user users uses was we
+were what when where which who will with would you your 的 了 是 在 和 与 及 用户
 """
 STOPWORDS = frozenset(_STOPWORD_TEXT.split())
 
