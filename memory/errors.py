@@ -52,6 +52,12 @@ class Cancelled(SlowwaveError):
     exit_code = 130
 
 
+class PromptError(SlowwaveError):
+    """A prompt template is unknown, or was given a variable too many or too few."""
+
+    code = "prompt"
+
+
 # -- state and workspace -----------------------------------------------------------------------------
 
 

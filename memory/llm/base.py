@@ -13,6 +13,8 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from pydantic import BaseModel
 
+from memory.errors import ModelError
+
 T = TypeVar("T", bound=BaseModel)
 
 
@@ -24,6 +26,19 @@ class Usage:
     output_tokens: int = 0
     cached_tokens: int = 0
     reported: bool = True
+
+
+def with_usage(error: ModelError, usage: Usage | None) -> ModelError:
+    """Notes on an error what the failed call cost, so that a paid refusal still reaches the ledger."""
+    if usage is not None:
+        error.__dict__["usage"] = usage
+    return error
+
+
+def usage_of(error: BaseException) -> Usage | None:
+    """What `with_usage` noted, else None."""
+    usage = getattr(error, "usage", None)
+    return usage if isinstance(usage, Usage) else None
 
 
 @dataclass(frozen=True, slots=True)
