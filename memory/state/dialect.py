@@ -1,0 +1,254 @@
+"""The only module that knows which database it is: engines, upserts, locks, error codes, creation.
+
+SQLite: WAL, `BEGIN IMMEDIATE` for writers, busy timeout, full synchronisation (an intent row must survive a power
+cut). PostgreSQL: READ COMMITTED with row locks, `FOR UPDATE SKIP LOCKED`, one SQL schema per store.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, Table, create_engine, event, text
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+
+from memory.errors import SettingsError, StateBusyError, StateCorruptError, StateError
+from memory.state.schema import VERSION, metadata
+
+WRITE_OPTION = "slowwave_write"
+
+
+def parse_url(url: str) -> URL:
+    """A checked URL. Raises SettingsError without repeating the URL: it may hold a password."""
+    text_url = re.sub(r"^postgres(ql)?://", "postgresql+psycopg://", url)
+    try:
+        parsed = make_url(text_url)
+        backend = parsed.get_backend_name()
+    except (ArgumentError, NoSuchModuleError):
+        raise SettingsError("state.url is not a database URL.", hint="Use sqlite:///PATH or postgresql://...") from None
+    if backend not in {"sqlite", "postgresql"}:
+        raise SettingsError(f"state.url names {backend}, which is not supported.", hint="Use SQLite or PostgreSQL.")
+    if backend == "sqlite" and parsed.database in {None, "", ":memory:"}:
+        raise SettingsError("state.url must name a file: state is shared between processes.")
+    return parsed
+
+
+def sqlite_path(url: URL) -> Path | None:
+    """The database file, None for PostgreSQL."""
+    if url.get_backend_name() != "sqlite":
+        return None
+    return Path(str(url.database)).expanduser().absolute()
+
+
+def where(url: URL) -> str:
+    """The database as messages name it, without a password."""
+    path = sqlite_path(url)
+    return str(path) if path is not None else url.render_as_string(hide_password=True)
+
+
+# -- engines ------------------------------------------------------------------------------------------
+
+
+def engine_for(url: URL, *, busy_seconds: float, store: str) -> Engine:
+    """An engine whose errors never show parameters."""
+    if url.get_backend_name() == "sqlite":
+        return _sqlite_engine(url, busy_seconds)
+    return _postgres_engine(url, busy_seconds, store)
+
+
+def _sqlite_engine(url: URL, busy_seconds: float) -> Engine:
+    path = sqlite_path(url)
+    engine = create_engine(
+        URL.create("sqlite", database=str(path)),
+        connect_args={"timeout": busy_seconds, "isolation_level": None},
+        hide_parameters=True,
+    )
+
+    @event.listens_for(engine, "connect")
+    def _connect(connection: Any, _record: Any) -> None:
+        cursor = connection.cursor()
+        cursor.execute("PRAGMA synchronous=FULL")
+        cursor.execute("PRAGMA foreign_keys=ON")
+        cursor.close()
+
+    @event.listens_for(engine, "begin")
+    def _begin(connection: Connection) -> None:
+        immediate = connection.get_execution_options().get(WRITE_OPTION, False)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
+
+    return engine
+
+
+def _postgres_engine(url: URL, busy_seconds: float, store: str) -> Engine:
+    milliseconds = int(busy_seconds * 1000)
+    try:
+        engine = create_engine(
+            url,
+            connect_args={"options": f"-c lock_timeout={milliseconds} -c timezone=UTC"},
+            hide_parameters=True,
+            pool_pre_ping=True,
+        )
+    except ModuleNotFoundError:
+        raise SettingsError(
+            "state.url names PostgreSQL, but its driver is not installed.", hint="Install slowwave[postgres]."
+        ) from None
+    return engine.execution_options(schema_translate_map={None: postgres_schema(store)})
+
+
+def postgres_schema(store: str) -> str:
+    """The SQL schema of a store: `slowwave_<name>`."""
+    return "slowwave_" + re.sub(r"[^a-z0-9_]", "_", store.lower())
+
+
+# -- statements whose form differs --------------------------------------------------------------------
+
+
+def insert(connection: Connection, table: Table) -> sqlite.Insert | postgresql.Insert:
+    """An INSERT with `on_conflict_do_update` / `on_conflict_do_nothing`."""
+    if connection.dialect.name == "sqlite":
+        return sqlite.insert(table)
+    return postgresql.insert(table)
+
+
+# -- errors -------------------------------------------------------------------------------------------
+
+
+def translate(error: DBAPIError, place: str) -> StateError:
+    """The error a user can act on. Never repeats the statement or its parameters."""
+    original = error.orig
+    if isinstance(original, sqlite3.Error):
+        return translate_sqlite(original, place)
+    code = getattr(original, "sqlstate", None) or ""
+    if code in {"55P03", "40P01", "40001"}:
+        return busy(place)
+    return StateError(
+        f"The state database {place} refused a statement ({type(original).__name__} {code}).".replace(" )", ")"),
+        hint="Check that the server is up and the user may create and change tables in its schema.",
+    )
+
+
+def busy(place: str) -> StateBusyError:
+    return StateBusyError(
+        f"Another process kept the state database {place} locked for longer than state.busy_seconds.",
+        hint="Nothing is damaged: run it again, or raise state.busy_seconds.",
+    )
+
+
+def translate_sqlite(error: sqlite3.Error, place: str) -> StateError:
+    """By SQLite's primary result code."""
+    code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
+    if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
+        return busy(place)
+    if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
+        return corrupt(place)
+    words = {
+        sqlite3.SQLITE_FULL: ("the disk is full", "Free some space."),
+        sqlite3.SQLITE_READONLY: ("it is read-only", "Check the permissions of the file and its folder."),
+        sqlite3.SQLITE_CANTOPEN: ("it cannot be opened", "Check the permissions of the file and its folder."),
+        sqlite3.SQLITE_PERM: ("access is denied", "Check the permissions of the file and its folder."),
+        sqlite3.SQLITE_IOERR: ("the disk reports an I/O error", "Check the disk; network file systems do not do."),
+    }
+    what, hint = words.get(code, (f"it refused a statement ({type(error).__name__}, code {code})", ""))
+    return StateError(f"The state database {place} cannot be used: {what}.", hint=hint)
+
+
+def corrupt(place: str) -> StateCorruptError:
+    return StateCorruptError(
+        f"The state database {place} is damaged or is not an SQLite file; it was left as it is.",
+        hint="Restore it from a backup, or move it away together with generation.json to start anew.",
+    )
+
+
+# -- looking before opening ---------------------------------------------------------------------------
+
+
+def inspect_sqlite(path: Path, busy_seconds: float) -> tuple[int, dict[str, str], set[str]]:
+    """(user_version, meta rows, table names), read-only: no byte of the file changes.
+
+    Raises StateCorruptError or StateBusyError.
+    """
+    try:
+        connection = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=busy_seconds)
+    except sqlite3.Error as error:
+        raise translate_sqlite(error, str(path)) from None
+    try:
+        version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+        tables = {str(row[0]) for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        rows = _meta_rows(connection) if "meta" in tables else {}
+    except sqlite3.Error as error:
+        raise translate_sqlite(error, str(path)) from None
+    finally:
+        connection.close()
+    return version, rows, tables
+
+
+def _meta_rows(connection: sqlite3.Connection) -> dict[str, str]:
+    columns = {row[1] for row in connection.execute("PRAGMA table_info(meta)")}
+    if not {"name", "value"} <= columns:
+        return {}
+    return {str(name): str(value) for name, value in connection.execute("SELECT name, value FROM meta")}
+
+
+def inspect_postgres(connection: Connection, store: str) -> tuple[dict[str, str], set[str]]:
+    """(meta rows, table names) of the store's schema."""
+    schema = postgres_schema(store)
+    found = connection.execute(
+        text("SELECT table_name FROM information_schema.tables WHERE table_schema = :schema"), {"schema": schema}
+    )
+    tables = {str(row[0]) for row in found}
+    if "meta" not in tables:
+        return {}, tables
+    rows = connection.execute(text(f'SELECT name, value FROM "{schema}".meta'))
+    return {str(name): str(value) for name, value in rows}, tables
+
+
+# -- creation -----------------------------------------------------------------------------------------
+
+
+def create_sqlite(path: Path, rows: dict[str, str]) -> bool:
+    """Builds the database beside its place and links it in: nobody ever sees half of one.
+
+    False when another process was first.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
+    os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    try:
+        engine = create_engine(URL.create("sqlite", database=str(temporary)), hide_parameters=True)
+        try:
+            with engine.connect() as connection:
+                connection.exec_driver_sql("PRAGMA journal_mode=WAL")
+                metadata.create_all(connection)
+                connection.execute(metadata.tables["meta"].insert(), _meta_list(rows))
+                connection.exec_driver_sql(f"PRAGMA user_version={VERSION}")
+                connection.commit()
+        finally:
+            engine.dispose()
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+        os.link(temporary, path)
+    except FileExistsError:
+        return False
+    finally:
+        temporary.unlink(missing_ok=True)
+    return True
+
+
+def create_postgres(connection: Connection, store: str, rows: dict[str, str]) -> None:
+    """Creates the store's schema and tables; the caller holds `lock_creation`."""
+    connection.execute(text(f'CREATE SCHEMA IF NOT EXISTS "{postgres_schema(store)}"'))
+    metadata.create_all(connection)
+    connection.execute(metadata.tables["meta"].insert(), _meta_list(rows))
+
+
+def lock_creation(connection: Connection) -> None:
+    """One creator at a time on PostgreSQL, until the transaction ends."""
+    connection.execute(text("SELECT pg_advisory_xact_lock(7301942)"))
+
+
+def _meta_list(rows: dict[str, str]) -> list[dict[str, str]]:
+    return [{"name": name, "value": value} for name, value in rows.items()]

@@ -1,0 +1,134 @@
+"""The data epoch: generation, clear watermark, and their copy in `generation.json`.
+
+The database is the truth; the file lets a reader without a database find the workspace, and is written again
+whenever it disagrees (a process killed between the two leaves it one step behind).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import delete, select, update
+
+from memory.clock import iso, parse_iso
+from memory.errors import StateCorruptError, StateVersionError
+from memory.state.base import Aggregate, Tx
+from memory.state.dialect import insert
+from memory.state.schema import VERSION, intents, jobs, meta, outputs, rollouts, usage, versions
+
+GENERATION_FILE = "generation.json"
+
+
+class Meta(Aggregate):
+    def generation(self, tx: Tx | None = None) -> str:
+        """The generation in force now; `Store.generation` is the one this process works in."""
+        return self._get("generation", tx) or ""
+
+    def clear_watermark(self, tx: Tx | None = None) -> datetime | None:
+        """Nothing at or before it may become memory again; None when memory was never cleared."""
+        return parse_iso(self._get("clear_watermark", tx))
+
+    def new_generation(self, watermark: datetime) -> str:
+        """Starts the next data epoch in one transaction and returns its id [Z110].
+
+        Claims of the old one are fenced off from here on; job counters begin anew, tokens go on rising. Rollout
+        rows, outputs, versions, usage and intents are removed; ledger, runs and tombstones stay. The watermark
+        never moves back. The caller then writes `generation.json` (`write_generation_file`) and reopens.
+        """
+        name = new_generation_id()
+        with self._db.write() as tx:
+            before = self.clear_watermark(tx)
+            latest = max(watermark, before) if before else watermark
+            for table in (rollouts, outputs, versions, usage, intents):
+                tx.execute(delete(table))
+            fresh = {"status": "released", "boundary": "", "done_boundary": None, "attempts": 0, "retry_at": None}
+            none = {"lease_until": None, "finished": None, "error_code": None, "error_message": None}
+            tx.execute(update(jobs).values(generation=name, owner="", updated=self._now(), **fresh, **none))
+            self._set(tx, "generation", name)
+            self._set(tx, "clear_watermark", str(iso(latest)))
+        return name
+
+    def _get(self, name: str, tx: Tx | None) -> str | None:
+        with self._db.read(tx) as connection:
+            return connection.execute(select(meta.c.value).where(meta.c.name == name)).scalar_one_or_none()
+
+    def _set(self, tx: Tx, name: str, value: str) -> None:
+        statement = insert(tx, meta)
+        changes = {"value": statement.excluded.value}
+        tx.execute(
+            statement.on_conflict_do_update(index_elements=["name"], set_=changes), {"name": name, "value": value}
+        )
+
+
+def new_generation_id() -> str:
+    """12 hex digits."""
+    return secrets.token_hex(6)
+
+
+def check_meta(rows: dict[str, str], place: str, *, user_version: int = VERSION) -> None:
+    """Raises StateVersionError unless the database says version 2 in every place it should."""
+    found = rows.get("version")
+    if found is None or user_version != VERSION or found != str(VERSION) or not rows.get("generation"):
+        said = found if found is not None else (str(user_version) if user_version else "none")
+        raise _wrong_version(place, said)
+
+
+def read_generation_file(home: Path) -> str | None:
+    """The generation named by `generation.json`, None where there is no such file.
+
+    Raises StateVersionError for another version and StateCorruptError for a file that is not ours.
+    """
+    path = home / GENERATION_FILE
+    try:
+        values: Any = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError):
+        raise StateCorruptError(
+            f"{path} cannot be read or is not JSON; it was left as it is.",
+            hint="Delete it: it is written again from the state database.",
+        ) from None
+    version = values.get("version") if isinstance(values, dict) else None
+    if version != VERSION or isinstance(version, bool):
+        raise _wrong_version(str(path), "none" if version is None else str(version)[:20])
+    generation = values.get("generation")
+    if not isinstance(generation, str) or not generation.isalnum():
+        raise StateCorruptError(
+            f"{path} names no generation; it was left as it is.",
+            hint="Delete it: it is written again from the state database.",
+        )
+    return generation
+
+
+def write_generation_file(home: Path, generation: str) -> None:
+    """Atomically: temporary file, fsync, rename, fsync of the folder. Mode 0600."""
+    path = home / GENERATION_FILE
+    temporary = home / f".{GENERATION_FILE}.{os.getpid()}.{secrets.token_hex(4)}"
+    text = json.dumps({"version": VERSION, "generation": generation}) + "\n"
+    descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+    folder = os.open(home, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _wrong_version(place: str, found: str) -> StateVersionError:
+    return StateVersionError(
+        f"{place} holds state of version {found}; this program reads version {VERSION} only. It was left as it is.",
+        hint="Old state is never converted: move it away, or point SLOWWAVE_HOME at another folder.",
+    )

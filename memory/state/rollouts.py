@@ -1,0 +1,193 @@
+"""One row per rollout seen on disk: what its head and tail said, and why it is or is not taken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sqlalchemy import bindparam, delete, func, select, update
+
+from memory.model import Reason, RolloutId, RolloutKind
+from memory.state.base import Aggregate, Tx
+from memory.state.dialect import insert
+from memory.state.schema import path_from, path_text, rollouts
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutRow:
+    """A rollout as discovery knows it. `reason` is None until somebody classified it.
+
+    `size` in bytes, `user_chars` in code points; `fingerprint` tells copies of one session apart from others;
+    `report` is the reader's counters (no content).
+    """
+
+    id: RolloutId
+    path: Path
+    size: int
+    mtime_ns: int
+    inode: int
+    kind: RolloutKind = RolloutKind.INTERACTIVE
+    cwd: str | None = None
+    branch: str | None = None
+    remote: str | None = None
+    project: str = "unknown"
+    project_name: str = "unknown"
+    started: datetime | None = None
+    last_event: datetime | None = None
+    user_chars: int = 0
+    parent: RolloutId | None = None
+    forked_from: RolloutId | None = None
+    fingerprint: str = ""
+    version: str | None = None
+    title: str | None = None
+    reason: Reason | None = None
+    detail: str = ""
+    report: dict[str, Any] = field(default_factory=dict)
+
+
+class FileMark(NamedTuple):
+    """What tells an unchanged file: compare the first three with `os.stat`."""
+
+    size: int
+    mtime_ns: int
+    inode: int
+    id: RolloutId
+
+
+_COLUMNS = tuple(rollouts.c)
+
+
+class Rollouts(Aggregate):
+    def upsert_many(self, rows: Iterable[RolloutRow], tx: Tx | None = None) -> None:
+        """Writes rows whole, one transaction; of two rows with one id the later wins."""
+        values = [_values(row) for row in {row.id: row for row in rows}.values()]
+        if not values:
+            return
+        with self._db.write(tx) as connection:
+            statement = insert(connection, rollouts)
+            changes = {c.name: statement.excluded[c.name] for c in _COLUMNS if not c.primary_key}
+            connection.execute(statement.on_conflict_do_update(index_elements=["id"], set_=changes), values)
+
+    def get(self, rollout: RolloutId, tx: Tx | None = None) -> RolloutRow | None:
+        with self._db.read(tx) as connection:
+            row = connection.execute(select(*_COLUMNS).where(rollouts.c.id == str(rollout))).one_or_none()
+        return None if row is None else _row(row)
+
+    def all(self, tx: Tx | None = None) -> list[RolloutRow]:
+        """Every row, newest activity first, unknown activity last."""
+        order = (rollouts.c.last_event.is_(None), rollouts.c.last_event.desc(), rollouts.c.id)
+        with self._db.read(tx) as connection:
+            return [_row(row) for row in connection.execute(select(*_COLUMNS).order_by(*order))]
+
+    def set_reasons(self, reasons: Mapping[RolloutId, tuple[Reason, str]], tx: Tx | None = None) -> None:
+        """Sets reason and detail of the rows that exist; others are passed over."""
+        values = [
+            {"row_id": str(rollout), "new_reason": reason.value, "new_detail": detail}
+            for rollout, (reason, detail) in reasons.items()
+        ]
+        if not values:
+            return
+        statement = (
+            update(rollouts)
+            .where(rollouts.c.id == bindparam("row_id"))
+            .values(reason=bindparam("new_reason"), detail=bindparam("new_detail"))
+        )
+        with self._db.write(tx) as connection:
+            connection.execute(statement, values)
+
+    def fingerprints(self, tx: Tx | None = None) -> dict[str, FileMark]:
+        """Path as text -> (size, mtime_ns, inode, id): the lean query of a walk that finds nothing changed."""
+        c = rollouts.c
+        parse = RolloutId.parse
+        with self._db.read(tx) as connection:
+            found = connection.execute(select(c.path, c.size, c.mtime_ns, c.inode, c.id))
+            return {
+                str(path_from(path)) if path.startswith("bytes:") else path: FileMark(size, mtime, int(inode), parse(i))
+                for path, size, mtime, inode, i in found
+            }
+
+    def delete(self, ids: Iterable[RolloutId], tx: Tx | None = None) -> None:
+        """Removes rows; an unknown id is no error."""
+        values = [{"row_id": str(rollout)} for rollout in ids]
+        if values:
+            with self._db.write(tx) as connection:
+                connection.execute(delete(rollouts).where(rollouts.c.id == bindparam("row_id")), values)
+
+    def counts(self, tx: Tx | None = None) -> dict[Reason | None, int]:
+        """Rows by reason; None where not classified yet."""
+        query = select(rollouts.c.reason, func.count()).group_by(rollouts.c.reason)
+        with self._db.read(tx) as connection:
+            return {Reason(reason) if reason else None: number for reason, number in connection.execute(query)}
+
+
+def _values(row: RolloutRow) -> dict[str, Any]:
+    return {
+        "id": str(row.id),
+        "path": path_text(row.path),
+        "size": row.size,
+        "mtime_ns": row.mtime_ns,
+        "inode": str(row.inode),
+        "kind": row.kind.value,
+        "cwd": row.cwd,
+        "branch": row.branch,
+        "remote": row.remote,
+        "project": row.project,
+        "project_name": row.project_name,
+        "started": row.started,
+        "last_event": row.last_event,
+        "user_chars": row.user_chars,
+        "parent": None if row.parent is None else str(row.parent),
+        "forked_from": None if row.forked_from is None else str(row.forked_from),
+        "fingerprint": row.fingerprint,
+        "version": row.version,
+        "title": row.title,
+        "reason": None if row.reason is None else row.reason.value,
+        "detail": row.detail,
+        "report": row.report,
+    }
+
+
+_KINDS = {kind.value: kind for kind in RolloutKind}
+_REASONS: dict[str | None, Reason | None] = {None: None, **{reason.value: reason for reason in Reason}}
+
+
+def _row(row: Sequence[Any]) -> RolloutRow:
+    """By position: columns stand in the dataclass's order."""
+    (
+        id_, path, size, mtime_ns, inode, kind, cwd, branch, remote, project, project_name, started, last_event,
+        user_chars, parent, forked_from, fingerprint, version, title, reason, detail, report,
+    ) = row  # fmt: skip
+    parse = RolloutId.parse
+    return RolloutRow(
+        parse(id_),
+        path_from(path),
+        size,
+        mtime_ns,
+        int(inode),
+        _KINDS[kind],
+        cwd,
+        branch,
+        remote,
+        project,
+        project_name,
+        started,
+        last_event,
+        user_chars,
+        parse(parent) if parent else None,
+        parse(forked_from) if forked_from else None,
+        fingerprint,
+        version,
+        title,
+        _REASONS[reason],
+        detail,
+        report,
+    )
+
+
+def stale(rows: Mapping[str, FileMark], seen: Iterable[str]) -> set[RolloutId]:
+    """Ids whose path was not met by a whole walk."""
+    met = set(seen)
+    return {mark.id for path, mark in rows.items() if path not in met}

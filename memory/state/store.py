@@ -1,0 +1,245 @@
+"""The store: opening, refusing what is not version 2, transactions, and the aggregates behind one object."""
+
+from __future__ import annotations
+
+import os
+import stat
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import datetime
+from pathlib import Path
+
+from sqlalchemy import Engine
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import DBAPIError
+
+from memory.clock import Clock
+from memory.errors import StateCorruptError, StateError
+from memory.settings import Settings
+from memory.state import dialect
+from memory.state.base import Tx
+from memory.state.health import Health, read_health
+from memory.state.intents import Intents
+from memory.state.jobs import Jobs
+from memory.state.meta import (
+    Meta,
+    check_meta,
+    new_generation_id,
+    read_generation_file,
+    write_generation_file,
+)
+from memory.state.outputs import Outputs
+from memory.state.rollouts import Rollouts
+from memory.state.runs import Runs
+from memory.state.schema import VERSION, metadata
+from memory.state.tombstones import Tombstones
+from memory.state.usage import UsageTable
+from memory.state.versions import Versions
+
+OUR_FILES = ("config.toml", "generation.json", "state.db")
+
+
+class Store:
+    """Open it with `Store.open`, close it with `close` or a `with` block. Safe between threads and processes.
+
+    Transactions are short and synchronous: never await inside one. A transaction opened inside another of the
+    same store joins it, so a method called without `tx` inside `write()` cannot wait for its own lock.
+    """
+
+    def __init__(self, engine: Engine, url: URL, settings: Settings, clock: Clock, generation: str) -> None:
+        self._engine = engine
+        self._writer = engine.execution_options(**{dialect.WRITE_OPTION: True})
+        self._place = dialect.where(url)
+        self._current: ContextVar[Tx | None] = ContextVar("slowwave_transaction", default=None)
+        self.settings = settings
+        self.clock = clock
+        self.generation = generation
+        self.meta = Meta(self)
+        self.rollouts = Rollouts(self)
+        self.jobs = Jobs(self)
+        self.outputs = Outputs(self)
+        self.usage = UsageTable(self)
+        self.versions = Versions(self)
+        self.intents = Intents(self)
+        self.runs = Runs(self)
+        self.tombstones = Tombstones(self)
+        _open_stores.add(self)
+
+    # -- opening ------------------------------------------------------------------------------------
+
+    @classmethod
+    def open(cls, settings: Settings, clock: Clock) -> Store:
+        """Opens the state, creating version 2 where there is none.
+
+        Raises StateVersionError for any other version and StateCorruptError for a file that is no database or a
+        database that vanished; neither changes a byte [Z012 Z013 Z119 Z120]. StateBusyError, StateError and
+        SettingsError say the rest.
+        """
+        url = dialect.parse_url(settings.state_url)
+        _private_folder(settings.home)
+        written = read_generation_file(settings.home)
+        path = dialect.sqlite_path(url)
+        if path is not None:
+            _open_sqlite(path, settings, written)
+        engine = dialect.engine_for(url, busy_seconds=settings.state.busy_seconds, store=settings.store)
+        try:
+            if path is None:
+                _open_postgres(engine, url, settings, written)
+            store = cls(engine, url, settings, clock, "")
+            store.generation = store.meta.generation()
+        except DBAPIError as error:
+            engine.dispose()
+            raise dialect.translate(error, dialect.where(url)) from None
+        except BaseException:
+            engine.dispose()
+            raise
+        if store.generation != written:
+            write_generation_file(settings.home, store.generation)
+        return store
+
+    def close(self) -> None:
+        """Closes every connection; the store must not be used again."""
+        _open_stores.discard(self)
+        self._engine.dispose()
+
+    def dispose(self, *, close: bool = True) -> None:
+        """Drops pooled connections; the store goes on with new ones.
+
+        A forked child does this by itself with `close=False`: the connections are its parent's.
+        """
+        self._engine.dispose(close=close)
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    @property
+    def place(self) -> str:
+        """The database as messages name it, without a password."""
+        return self._place
+
+    @property
+    def clear_watermark(self) -> datetime | None:
+        """Read at every use: another process may clear."""
+        return self.meta.clear_watermark()
+
+    # -- transactions ---------------------------------------------------------------------------------
+
+    @contextmanager
+    def write(self, tx: Tx | None = None) -> Iterator[Tx]:
+        """One write transaction (`BEGIN IMMEDIATE`), committed at the end, rolled back by any exception.
+
+        `tx` given, or already inside one: takes part in it. Raises StateBusyError, StateCorruptError, StateError.
+        """
+        joined = tx if tx is not None else self._current.get()
+        if joined is not None:
+            with self._errors():
+                yield joined
+            return
+        with self._errors(), self._writer.begin() as connection:
+            token = self._current.set(connection)
+            try:
+                yield connection
+            finally:
+                self._current.reset(token)
+
+    @contextmanager
+    def read(self, tx: Tx | None = None) -> Iterator[Tx]:
+        """One consistent read transaction; inside `write()` it sees what was written there."""
+        joined = tx if tx is not None else self._current.get()
+        if joined is not None:
+            with self._errors():
+                yield joined
+            return
+        with self._errors(), self._engine.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except DBAPIError as error:
+            raise dialect.translate(error, self._place) from None
+
+    # -- facts ----------------------------------------------------------------------------------------
+
+    def health(self) -> Health:
+        """Facts for `status` and `doctor` (see `memory.state.health`)."""
+        return read_health(self)
+
+
+_open_stores: weakref.WeakSet[Store] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for store in list(_open_stores):
+        store.dispose(close=False)
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def _private_folder(home: Path) -> None:
+    """Creates the home with mode 0700; narrows one that is ours and was left open to others."""
+    try:
+        if not home.exists():
+            home.mkdir(parents=True, mode=0o700)
+        mode = home.stat()
+        names = {entry.name for entry in home.iterdir()}
+    except OSError as error:
+        raise StateError(
+            f"The data folder {home} cannot be used ({error.strerror}).", hint="Set SLOWWAVE_HOME to another folder."
+        ) from None
+    ours = not names or names.intersection(OUR_FILES)
+    if ours and stat.S_IMODE(mode.st_mode) & 0o077 and mode.st_uid == os.getuid():
+        home.chmod(0o700)
+
+
+def _vanished(place: str, home: Path) -> StateCorruptError:
+    return StateCorruptError(
+        f"{home / 'generation.json'} says there was state, but {place} has none: what was forgotten or cleared would"
+        " be unknown.",
+        hint="Restore the database from a backup, or move generation.json and generations/ away to start anew.",
+    )
+
+
+def _open_sqlite(path: Path, settings: Settings, written: str | None) -> None:
+    if not path.exists():
+        if written is not None:
+            raise _vanished(str(path), settings.home)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            dialect.create_sqlite(path, {"version": str(VERSION), "generation": new_generation_id()})
+        except OSError as error:
+            raise StateError(
+                f"The state database {path} cannot be created ({error.strerror}).", hint="Check its folder."
+            ) from None
+        except DBAPIError as error:
+            raise dialect.translate(error, str(path)) from None
+    version, rows, tables = dialect.inspect_sqlite(path, settings.state.busy_seconds)
+    check_meta(rows, str(path), user_version=version)
+    if not set(metadata.tables) <= tables:
+        raise dialect.corrupt(str(path))
+    if stat.S_IMODE(path.stat().st_mode) & 0o077:
+        path.chmod(0o600)
+
+
+def _open_postgres(engine: Engine, url: URL, settings: Settings, written: str | None) -> None:
+    with engine.begin() as connection:
+        rows, tables = dialect.inspect_postgres(connection, settings.store)
+        if not tables:
+            dialect.lock_creation(connection)
+            rows, tables = dialect.inspect_postgres(connection, settings.store)
+        if not tables:
+            if written is not None:
+                raise _vanished(dialect.where(url), settings.home)
+            rows = {"version": str(VERSION), "generation": new_generation_id()}
+            dialect.create_postgres(connection, settings.store, rows)
+            return
+    check_meta(rows, dialect.where(url))
+    if not set(metadata.tables) <= tables:
+        raise dialect.corrupt(dialect.where(url))

@@ -1,0 +1,28 @@
+"""What the user asked to forget: never extracted, read or published again."""
+
+from __future__ import annotations
+
+from sqlalchemy import select
+
+from memory.state.base import Aggregate, Tx
+from memory.state.dialect import insert
+from memory.state.schema import tombstones
+
+
+class Tombstones(Aggregate):
+    """Kinds: `rollout` (key: the rollout id as text) and `note` (key: the note's name)."""
+
+    def add(self, kind: str, key: str, tx: Tx | None = None) -> None:
+        """Idempotent; the first time stays."""
+        with self._db.write(tx) as connection:
+            values = {"kind": kind, "key": key, "at": self._now()}
+            connection.execute(insert(connection, tombstones).on_conflict_do_nothing(), values)
+
+    def all(self, tx: Tx | None = None) -> set[tuple[str, str]]:
+        with self._db.read(tx) as connection:
+            return {(kind, key) for kind, key in connection.execute(select(tombstones.c.kind, tombstones.c.key))}
+
+    def has(self, kind: str, key: str, tx: Tx | None = None) -> bool:
+        with self._db.read(tx) as connection:
+            query = select(tombstones.c.key).where(tombstones.c.kind == kind, tombstones.c.key == key)
+            return connection.execute(query).first() is not None
