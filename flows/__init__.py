@@ -1,0 +1,1 @@
+"""Runs of the pipeline: plain (`flows.pipeline`) and as Prefect flows (`flows.nightly`). Only here is Prefect imported."""

@@ -1,16 +1,25 @@
-"""What a run carries from stage to stage: settings, clock, state, workspace, models, meter, progress and the stop flag."""
+"""What a run carries from stage to stage: settings, clock, state, workspace, models, meter, progress, stop flag."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from memory.clock import Clock
+from memory import models
+from memory.clock import Clock, SystemClock
 from memory.errors import Cancelled
 from memory.llm.base import Meter, Model
+from memory.llm.calls import Tokens
 from memory.progress import Progress, silent
-from memory.settings import Settings
-from memory.state import Store
+from memory.redact import Redactor
+from memory.settings import RedactSettings, Settings
+from memory.state import Ledger, Store
+from memory.tokens import TokenCounter
 from memory.workspace import Workspace
 
 
@@ -25,13 +34,54 @@ class Runtime:
     extract_model: Model
     consolidate_model: Model
     meter: Meter
+    tokens: Tokens
     run_id: str
     owner: str
     trigger: str = "manual"
     progress: Progress = silent
+    redactor: Redactor = field(default_factory=lambda: Redactor(RedactSettings()))
     cancel: asyncio.Event = field(default_factory=asyncio.Event)
 
     def check_cancelled(self) -> None:
         """Raises Cancelled when somebody asked the run to stop."""
         if self.cancel.is_set():
             raise Cancelled("The run was stopped before it finished.", hint="Nothing was lost; run it again to go on.")
+
+
+@contextmanager
+def open_runtime(
+    settings: Settings,
+    *,
+    clock: Clock | None = None,
+    trigger: str = "manual",
+    progress: Progress = silent,
+    run_id: str | None = None,
+) -> Iterator[Runtime]:
+    """Opens state, workspace, models and ledger for one run and closes the state after it.
+
+    Raises StateError, WorkspaceError or SettingsError when one of them cannot be used.
+    """
+    moment = clock or SystemClock()
+    tokens = TokenCounter(settings.model.vocabulary)
+    with Store.open(settings, moment) as store:
+        identity = run_id or new_run_id(moment)
+        yield Runtime(
+            settings=settings,
+            clock=moment,
+            store=store,
+            workspace=Workspace.open(settings.home, store.generation),
+            extract_model=models.build(settings, "extract", tokens),
+            consolidate_model=models.build(settings, "consolidate", tokens),
+            meter=Ledger(store, settings.budget, moment, identity, free=models.FREE),
+            tokens=tokens,
+            run_id=identity,
+            owner=f"{socket.gethostname()}:{os.getpid()}:{identity}",
+            trigger=trigger,
+            progress=progress,
+            redactor=Redactor(settings.redact),
+        )
+
+
+def new_run_id(clock: Clock) -> str:
+    """Sorts by time: `20261130T081400-1f2e3d4c`."""
+    return f"{clock.now():%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}"

@@ -261,6 +261,21 @@ def load(
         raise _explain(error, config) from None
 
 
+def enabled_on_disk(settings: Settings) -> bool:
+    """Whether memory is still switched on, read afresh: the off switch holds before every write [X8].
+
+    A file that cannot be read keeps the value the run started with.
+    """
+    try:
+        data = tomllib.loads(settings.config_file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return settings.memory.enabled
+    section = data.get("memory", {})
+    if not isinstance(section, dict):
+        return settings.memory.enabled
+    return bool(section.get("enabled", settings.memory.enabled))
+
+
 def home_directory(env: Mapping[str, str]) -> Path:
     """The data directory: `SLOWWAVE_HOME`, else the platform's user data directory."""
     explicit = env.get("SLOWWAVE_HOME")

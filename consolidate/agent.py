@@ -1,0 +1,226 @@
+"""The consolidation agent: a model with three tools, a budget and a gate. It ends with a verdict, never with a file
+somebody could see: the candidate stays in the staging area."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import prompts
+from consolidate.gate import Case, Verdict, judge
+from consolidate.tools import MAX_CALLS_PER_TURN, TOOLS, carry_out
+from memory.errors import (
+    BudgetExceeded,
+    Cancelled,
+    GateRejected,
+    LoopDetected,
+    TimeoutModelError,
+    WorkspaceError,
+)
+from memory.llm.base import CallContext, ChatReply, Message, ToolCall
+from memory.llm.calls import Tokens, ask_chat
+from memory.progress import Step
+from memory.runtime import Runtime
+from memory.workspace import Staging
+
+ELIDED = "[left out here to keep the conversation short: read the file again if you need it]"
+WINDOW_SHARE = 0.7
+"""Share of the model's window the conversation may fill before old tool results are left out."""
+
+R = TypeVar("R")
+
+
+@dataclass(slots=True)
+class Session:
+    """One agent session: the conversation, what it cost and what it did.
+
+    `transcript` holds tool names, paths and outcomes, no content: fit for logs and the dashboard.
+    """
+
+    messages: list[Message]
+    requests: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    repairs: int = 0
+    transcript: list[str] = field(default_factory=list)
+    failing: tuple[str, int] = ("", 0)
+
+
+async def work(
+    runtime: Runtime,
+    staging: Staging,
+    *,
+    first_message: str,
+    case: Callable[[bytes], Case],
+    context: CallContext,
+    tokens: Tokens,
+    session: Session | None = None,
+) -> tuple[str, Verdict]:
+    """Lets the agent work until the gate accepts its candidate or a budget ends.
+
+    Returns the accepted text and the verdict. Raises GateRejected (violations of the last candidate),
+    BudgetExceeded (`consolidate.max_requests`, or a ceiling of the ledger), TimeoutModelError (`batch_minutes`),
+    LoopDetected, Cancelled, or what the model port raises. The confirmed summary is never touched here.
+    """
+    session = session if session is not None else Session([])
+    system = prompts.render("consolidate_system", **_system_variables())
+    session.messages += [Message("system", system), Message("user", first_message)]
+    deadline = runtime.clock.monotonic() + runtime.settings.consolidate.batch_minutes * 60
+    window = await _cancellable(runtime, runtime.consolidate_model.window())
+    verdict: Verdict | None = None
+    while True:
+        reply = await _turn(runtime, session, context, tokens, deadline, window, verdict)
+        session.messages.append(Message("assistant", reply.text, reply.tool_calls))
+        if reply.tool_calls:
+            _carry_out_all(runtime, session, staging, reply.tool_calls)
+            continue
+        text = _candidate(staging)
+        verdict = judge(case(text.encode("utf-8", "surrogatepass")))
+        if verdict.passed:
+            session.transcript.append("gate: passed")
+            return text, verdict
+        session.repairs += 1
+        session.transcript.append("gate: " + ", ".join(sorted({v.rule for v in verdict.violations})))
+        runtime.progress(
+            Step("consolidate", f"gate found {len(verdict.violations)} violations, repair {session.repairs}")
+        )
+        session.messages.append(Message("user", _repair_message(verdict, text)))
+
+
+async def _turn(
+    runtime: Runtime,
+    session: Session,
+    context: CallContext,
+    tokens: Tokens,
+    deadline: float,
+    window: int | None,
+    verdict: Verdict | None,
+) -> ChatReply:
+    """One model call, with every budget checked before it [Z096-Z098]."""
+    runtime.check_cancelled()
+    limits = runtime.settings.consolidate
+    if session.requests >= limits.max_requests:
+        if verdict is not None:
+            raise GateRejected(
+                f"The candidate still breaks {len(verdict.violations)} rules after {session.requests} requests.",
+                violations=verdict.violations,
+                hint="The confirmed summary stays; `slowwave status` lists the rules.",
+            )
+        raise BudgetExceeded(
+            f"The consolidation used its {limits.max_requests} requests without finishing.",
+            budget="consolidate.max_requests",
+            hint="The confirmed summary stays as it was.",
+        )
+    left = deadline - runtime.clock.monotonic()
+    if left <= 0:
+        raise TimeoutModelError(
+            f"The consolidation took longer than {limits.batch_minutes:g} minutes.",
+            hint="Raise consolidate.batch_minutes or use a faster model.",
+        )
+    _shorten(session, tokens, window or runtime.settings.extract.fallback_window)
+    runtime.progress(Step("consolidate", f"request {session.requests + 1}", session.requests, limits.max_requests))
+    session.requests += 1
+    reply = await _cancellable(
+        runtime,
+        ask_chat(
+            runtime.consolidate_model,
+            session.messages,
+            TOOLS,
+            context=context,
+            meter=runtime.meter,
+            clock=runtime.clock,
+            settings=runtime.settings,
+            deadline_seconds=min(left, limits.request_minutes * 60),
+            total_seconds=left,
+            max_output_tokens=limits.max_output_tokens,
+            tokens=tokens,
+        ),
+    )
+    session.input_tokens += reply.usage.input_tokens
+    session.output_tokens += reply.usage.output_tokens
+    return reply
+
+
+def _carry_out_all(runtime: Runtime, session: Session, staging: Staging, calls: tuple[ToolCall, ...]) -> None:
+    for place, call in enumerate(calls):
+        if place >= MAX_CALLS_PER_TURN:
+            session.messages.append(Message("tool", "Too many calls in one answer.", tool_call_id=call.id))
+            continue
+        result = carry_out(call, staging.files)
+        session.messages.append(Message("tool", result.text, tool_call_id=call.id))
+        if not result.ok:
+            session.transcript.append(f"{call.name[:40]}: refused")
+            _break_loop(runtime, session, call)
+        else:
+            session.failing = ("", 0)
+    session.transcript.append(f"{len(calls)} tool call{'s' if len(calls) != 1 else ''}")
+
+
+def _break_loop(runtime: Runtime, session: Session, call: ToolCall) -> None:
+    """The same failing call again and again is a loop, not work [X3]."""
+    key = hashlib.sha256(f"{call.name}\0{call.arguments}".encode("utf-8", "replace")).hexdigest()
+    count = session.failing[1] + 1 if session.failing[0] == key else 1
+    session.failing = (key, count)
+    limit = runtime.settings.consolidate.same_error_limit
+    if count >= limit:
+        raise LoopDetected(
+            f"The consolidation agent repeated one failing tool call {count} times.",
+            hint="The confirmed summary stays; try another model (model.consolidate_name).",
+        )
+
+
+def _shorten(session: Session, tokens: Tokens, window: int) -> None:
+    """Leaves out the oldest tool results once the conversation outgrows its share of the window."""
+    limit = int(window * WINDOW_SHARE)
+    sizes = [tokens.count(m.content) + sum(tokens.count(c.arguments) for c in m.tool_calls) for m in session.messages]
+    total = sum(sizes)
+    for place, message in enumerate(session.messages[:-1]):
+        if total <= limit:
+            return
+        if message.role == "tool" and message.content != ELIDED and sizes[place] > 40:
+            session.messages[place] = Message("tool", ELIDED, tool_call_id=message.tool_call_id)
+            total -= sizes[place]
+
+
+def _candidate(staging: Staging) -> str:
+    """What stands in the staged summary now; empty when the agent wrote none."""
+    try:
+        return staging.candidate()
+    except (WorkspaceError, FileNotFoundError):
+        return ""
+
+
+def _repair_message(verdict: Verdict, text: str) -> str:
+    return prompts.render(
+        "consolidate_repair",
+        summary_name="memory_summary.md",
+        size_bytes=len(text.encode("utf-8", "surrogatepass")),
+        violations=verdict.violations[:60],
+    )
+
+
+def _system_variables() -> dict[str, object]:
+    return {
+        "summary_name": "memory_summary.md",
+        "diff_name": "phase2_workspace_diff.md",
+        "max_bytes": 10_000,
+        "target_bytes": 8_000,
+    }
+
+
+async def _cancellable(runtime: Runtime, work: Awaitable[R]) -> R:
+    """Waits for the work or for the stop flag, whichever comes first; a stop cancels the call."""
+    task = asyncio.ensure_future(work)
+    stop = asyncio.ensure_future(runtime.cancel.wait())
+    try:
+        await asyncio.wait({task, stop}, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return task.result()
+        raise Cancelled("The consolidation was stopped.", hint="The confirmed summary stays as it was.")
+    finally:
+        for pending in (task, stop):
+            pending.cancel()
+        await asyncio.gather(task, stop, return_exceptions=True)

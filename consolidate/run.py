@@ -1,0 +1,390 @@
+"""Stage 2, from the sources on disk to the published summary, as one story."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import prompts
+from consolidate import agent, gate, publish
+from consolidate.outcomes import ConsolidateOutcome, Deferred, Empty, Failed, Published, Stopped, Unchanged
+from consolidate.select import Candidate, Selection, binding_cap, choose
+from memory.documents import parse_rollout_summary, print_summary
+from memory.errors import (
+    BudgetExceeded,
+    Cancelled,
+    FencedError,
+    GateRejected,
+    QuotaModelError,
+    SlowwaveError,
+    StateBusyError,
+)
+from memory.llm.base import CallContext
+from memory.model import DIFF_NAME, SUMMARY_NAME, LeftOut, Manifest
+from memory.progress import Step
+from memory.runtime import Runtime
+from memory.state import Lease, Ledger, Refused, VersionRow
+from memory.workspace import WorkspaceDiff
+
+HEARTBEATS = 3
+"""Heartbeats in the length of one lease."""
+
+
+async def run(runtime: Runtime) -> ConsolidateOutcome:
+    """Consolidates once and says how it ended. Raises only what no run can survive (state or workspace unusable)."""
+    # 1. Is it wanted at all?
+    refused = _not_wanted(runtime)
+    if refused is not None:
+        return refused
+    # 2. Synchronise the inputs, identify what expired [Z088].
+    last = _last_version(runtime)
+    selection = gather(runtime, last)
+    # 3. Compare: no change, no model call [Z089].
+    diff = runtime.workspace.diff(selection.manifest, selection.texts)
+    early = _nothing_to_do(runtime, selection, last, diff)
+    if early is not None:
+        return early
+    # 4. One consolidation at a time, and not again before its back-off or cool-down is over.
+    lease = _claim(runtime, selection.manifest, last)
+    if not isinstance(lease, Lease):
+        return lease
+    # 5. Let the agent work in the staging area, judge, publish.
+    session = agent.Session([])
+    try:
+        async with _heartbeat(runtime, lease):
+            return await _attempt(runtime, lease, selection, last, diff, session)
+    except Cancelled:
+        _release(runtime, lease)
+        return Stopped(session.requests)
+    except asyncio.CancelledError:
+        _release(runtime, lease)
+        raise
+    except (BudgetExceeded, QuotaModelError) as error:
+        return _paused(runtime, lease, error, session)
+    except SlowwaveError as error:
+        return _failed(runtime, lease, error, session)
+
+
+def gather(runtime: Runtime, last: VersionRow | None) -> Selection:
+    """Every source of this generation, chosen by the rules of `select`; what could not be read is left out with why."""
+    used = runtime.store.usage.last_used()
+    texts = runtime.workspace.rollout_summaries()
+    candidates: list[Candidate] = []
+    skipped: list[LeftOut] = []
+    for row in runtime.store.outputs.all():
+        path = runtime.workspace.rollout_summary_path(row.rollout.source_id)
+        text = texts.get(row.rollout.source_id)
+        if not row.kept:
+            continue
+        if text is None or runtime.redactor.findings(text):
+            skipped.append(LeftOut(row.rollout.citation, path, "missing" if text is None else "secret"))
+            continue
+        candidates.append(
+            Candidate(
+                row.rollout.citation,
+                path,
+                text,
+                row.project,
+                row.project_name,
+                row.ended or row.written,
+                used.get(row.rollout.citation),
+            )
+        )
+    notes = runtime.workspace.notes()
+    skipped += notes.left_out
+    for note in notes.notes:
+        if runtime.redactor.findings(note.text):
+            skipped.append(LeftOut(note.citation, note.path, "secret"))
+            continue
+        scope = "all projects" if note.is_global or note.project is None else note.project
+        candidates.append(
+            Candidate(
+                note.citation,
+                note.path,
+                note.text,
+                note.project or "",
+                scope,
+                note.created or note.mtime,
+                used.get(note.citation),
+                note=True,
+                pinned=note.pinned,
+                everywhere=note.is_global or note.project is None,
+            )
+        )
+    former = {item["citation"] for item in last.manifest["inputs"]} if last is not None else set()
+    selection = choose(
+        candidates,
+        generation=runtime.store.generation,
+        now=runtime.clock.now(),
+        limits=runtime.settings.consolidate,
+        cited_before=former,
+    )
+    return replace(selection, manifest=replace(selection.manifest, left_out=selection.manifest.left_out + tuple(skipped)))
+
+
+# -- before the work --------------------------------------------------------------------------------------
+
+
+def _not_wanted(runtime: Runtime) -> Deferred | None:
+    memory = runtime.settings.memory
+    if not memory.enabled or memory.mode == "off":
+        return Deferred("off", "Memory is switched off (memory.enabled, memory.mode).")
+    if runtime.trigger != "manual" and memory.mode != "long":
+        return Deferred("off", "memory.mode is not long: nothing runs by itself; `slowwave run` works.")
+    return None
+
+
+def _last_version(runtime: Runtime) -> VersionRow | None:
+    last = runtime.store.versions.latest()
+    return last if last is not None and last.generation == runtime.store.generation else None
+
+
+def _nothing_to_do(
+    runtime: Runtime, selection: Selection, last: VersionRow | None, diff: WorkspaceDiff
+) -> ConsolidateOutcome | None:
+    if last is None and not selection.chosen:
+        return Empty()
+    if last is None or not _same_inputs(selection.manifest, last):
+        return None
+    if runtime.workspace.summary_sha() != last.sha256:
+        return None
+    if not diff.empty or diff.summary_changed or diff.baseline != "ok":
+        text = runtime.workspace.summary() or ""
+        runtime.workspace.reset_baseline(selection.manifest, selection.texts, text, at=last.published)
+    return Unchanged(len(selection.chosen))
+
+
+def _same_inputs(manifest: Manifest, last: VersionRow) -> bool:
+    before = {(item["citation"], item["sha256"], item["pinned"]) for item in last.manifest["inputs"]}
+    return before == {(item.citation, item.sha256, item.pinned) for item in manifest.inputs}
+
+
+def _claim(runtime: Runtime, manifest: Manifest, last: VersionRow | None) -> Lease | Deferred:
+    limits = runtime.settings.consolidate
+    if runtime.trigger != "manual" and last is not None:
+        until = last.published + timedelta(minutes=limits.cooldown_minutes)
+        if runtime.clock.now() < until:
+            return Deferred("cooldown", "The last consolidation is too recent (consolidate.cooldown_minutes).", until)
+    answer = runtime.store.jobs.claim(
+        "consolidate",
+        runtime.settings.store,
+        boundary=manifest.key(),
+        owner=runtime.owner,
+        lease_seconds=limits.lease_minutes * 60,
+        max_failures=limits.max_failures,
+        again=True,
+    )
+    if isinstance(answer, Refused):
+        return Deferred(answer.reason, _refusal_text(answer.reason), answer.until)
+    return answer
+
+
+def _refusal_text(reason: str) -> str:
+    return {
+        "running": "Another consolidation is running.",
+        "backoff": "The last attempt failed; the next one waits (consolidate.backoff_minutes).",
+        "exhausted": "These inputs failed consolidate.max_failures times; new inputs start afresh.",
+        "generation": "Memory was cleared meanwhile.",
+    }.get(reason, "")
+
+
+# -- the work -----------------------------------------------------------------------------------------------
+
+
+async def _attempt(
+    runtime: Runtime,
+    lease: Lease,
+    selection: Selection,
+    last: VersionRow | None,
+    diff: WorkspaceDiff,
+    session: agent.Session,
+) -> Published:
+    manifest = selection.manifest
+    total = len(selection.chosen)
+    changes = f"{len(diff.added)} new, {len(diff.changed)} changed, {len(manifest.removed)} removed"
+    runtime.progress(Step("consolidate", f"{total} sources: {changes}"))
+    previous = _confirmed(runtime, last)
+    secrets = runtime.redactor
+    sources = _sources(selection)
+    changed = _changed(manifest, last)
+
+    def case(candidate: bytes) -> gate.Case:
+        return gate.Case(
+            candidate,
+            manifest,
+            sources,
+            previous,
+            changed,
+            lambda text: [finding.rule for finding in secrets.findings(text)],
+        )
+
+    staging = runtime.workspace.stage(runtime.run_id, manifest, selection.texts, diff.text)
+    try:
+        if selection.chosen:
+            context = CallContext("consolidate", runtime.run_id, runtime.settings.store)
+            message = _first_message(selection, previous)
+            text, verdict = await agent.work(
+                runtime,
+                staging,
+                first_message=message,
+                case=case,
+                context=context,
+                tokens=runtime.tokens,
+                session=session,
+            )
+        else:
+            # Every source is gone: what remains is the empty form, and no model is needed to write it.
+            text = print_summary({})
+            verdict = gate.judge(case(text.encode()))
+        runtime.check_cancelled()
+        runtime.progress(Step("publish", "publishing"))
+        candidate = publish.Candidate(
+            text,
+            manifest,
+            selection.texts,
+            verdict.changes,
+            runtime.consolidate_model.name,
+            session.requests,
+            session.input_tokens,
+            session.output_tokens,
+            _money(runtime),
+        )
+        number = publish.publish(runtime, lease, staging, candidate)
+    finally:
+        staging.discard()
+    return Published(
+        version=number,
+        sources=total,
+        bytes=len(text.encode()),
+        requests=session.requests,
+        changes=verdict.changes,
+        left_out=manifest.left_out,
+        cap=binding_cap(manifest.left_out),
+        repairs=session.repairs,
+        reviewed=text == previous,
+    )
+
+
+def _confirmed(runtime: Runtime, last: VersionRow | None) -> str:
+    """The text of the last version, from the version itself: an edit by hand is not what was confirmed [C069]."""
+    if last is None:
+        return ""
+    if runtime.workspace.summary_sha() == last.sha256:
+        return runtime.workspace.summary() or ""
+    try:
+        return runtime.workspace.read_version(last.number).summary
+    except SlowwaveError:
+        return ""
+
+
+def _sources(selection: Selection) -> dict[str, gate.Source]:
+    found: dict[str, gate.Source] = {}
+    for item in selection.chosen:
+        if item.note:
+            order = item.time.isoformat() if item.time else ""
+            found[item.citation] = gate.source_from_note(item.citation, item.text, order=order, pinned=item.pinned)
+        else:
+            found[item.citation] = gate.source_from_rollout(item.citation, item.text)
+    return found
+
+
+def _changed(manifest: Manifest, last: VersionRow | None) -> frozenset[str]:
+    if last is None:
+        return frozenset()
+    before = {item["citation"]: item["sha256"] for item in last.manifest["inputs"]}
+    return frozenset(i.citation for i in manifest.inputs if before.get(i.citation, i.sha256) != i.sha256)
+
+
+def _first_message(selection: Selection, previous: str) -> str:
+    rows = [
+        prompts.InputRow(
+            item.citation, item.path, item.project_name, _date(item), pinned=item.pinned, is_global=item.everywhere
+        )
+        for item in selection.chosen
+    ]
+    return prompts.render(
+        "consolidate_input",
+        has_summary=bool(previous),
+        summary_name=SUMMARY_NAME,
+        diff_name=DIFF_NAME,
+        inputs=rows,
+        removed=selection.manifest.removed,
+        left_out=len(selection.manifest.left_out),
+    )
+
+
+def _date(item: Candidate) -> str:
+    if not item.note:
+        try:
+            header, _ = parse_rollout_summary(item.text)
+        except ValueError:
+            return ""
+        return header.ended.date().isoformat() if header.ended else ""
+    return item.time.date().isoformat() if item.time else ""
+
+
+def _money(runtime: Runtime) -> float | None:
+    """What the run has cost so far; None where a price is unknown."""
+    if not isinstance(runtime.meter, Ledger):
+        return None
+    total = runtime.meter.run_total()
+    return None if total.unpriced else total.money
+
+
+# -- how it can end -------------------------------------------------------------------------------------------
+
+
+def _release(runtime: Runtime, lease: Lease) -> None:
+    try:
+        runtime.store.jobs.release(lease)
+    except (FencedError, StateBusyError):
+        return
+
+
+def _paused(
+    runtime: Runtime, lease: Lease, error: BudgetExceeded | QuotaModelError, session: agent.Session
+) -> ConsolidateOutcome:
+    """A ceiling of the user or the provider pauses the work; the agent's own request limit is a failure [Z096]."""
+    if isinstance(error, BudgetExceeded) and error.budget == "consolidate.max_requests":
+        return _failed(runtime, lease, error, session)
+    _release(runtime, lease)
+    until: datetime | None = None
+    if isinstance(error, QuotaModelError) and error.retry_after is not None:
+        until = runtime.clock.now() + timedelta(seconds=error.retry_after)
+    return Deferred(error.code, str(error), until)
+
+
+def _failed(runtime: Runtime, lease: Lease, error: SlowwaveError, session: agent.Session) -> Failed:
+    retry_at: datetime | None = runtime.clock.now() + timedelta(minutes=runtime.settings.consolidate.backoff_minutes)
+    try:
+        runtime.store.jobs.fail(lease, error, retry_at)
+    except FencedError:
+        retry_at = None
+    violations = error.violations if isinstance(error, GateRejected) else ()
+    return Failed(error.code, str(error), violations, session.requests, retry_at, tuple(session.transcript))
+
+
+@asynccontextmanager
+async def _heartbeat(runtime: Runtime, lease: Lease) -> AsyncIterator[None]:
+    """Keeps the lease alive while the agent works; a lost lease shows at publish, which checks it."""
+    seconds = runtime.settings.consolidate.lease_minutes * 60
+
+    async def beat() -> None:
+        while True:
+            await asyncio.sleep(seconds / HEARTBEATS)
+            try:
+                runtime.store.jobs.heartbeat(lease, seconds)
+            except StateBusyError:
+                continue
+            except FencedError:
+                return
+
+    task = asyncio.create_task(beat())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
