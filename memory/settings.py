@@ -1,21 +1,23 @@
 """Settings: `config.toml` under the home, then the environment. The only module that reads the environment.
 
-A key `[extract] idle_hours` is `SLOWWAVE_EXTRACT_IDLE_HOURS` in the environment. An unknown key, in the file
-or in the environment, is an error that names the nearest known one. Old settings formats are not converted
-[Z012 Z013]. Numbers are defaults; each one's unit is in its name or docstring.
+A key `[extract] idle_hours` is `SLOWWAVE_EXTRACT_IDLE_HOURS` in the environment; an empty variable counts as
+unset. An unknown key, in the file or in the environment, is an error that names the nearest known one. Old settings
+formats are not converted [Z012 Z013]. Numbers are defaults; each one's unit is in its name or docstring.
+`docs/settings.md` lists them all, and a test holds that table and these classes together.
 """
 
 from __future__ import annotations
 
 import difflib
 import os
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 import platformdirs
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, ValidationInfo, field_validator
 
 from memory.errors import SettingsError
 
@@ -40,7 +42,14 @@ OWN_SESSION_VARIABLE = "SLOWWAVE_OWN_SESSION"
 
 
 class Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, hide_input_in_errors=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_truth_values_for_numbers(cls, value: object, info: ValidationInfo) -> object:
+        if isinstance(value, bool) and "bool" not in str(cls.model_fields[info.field_name or ""].annotation):
+            raise ValueError("true and false do not fit here")
+        return value
 
 
 class MemorySettings(Section):
@@ -65,6 +74,11 @@ class RolloutSettings(Section):
     """Bound of one discovery walk, in files [Z066]."""
     skip_external: bool = False
     """Leave out sessions that used web or MCP content."""
+
+    @field_validator("codex_roots", "claude_roots", "pi_roots", "generic_roots", mode="after")
+    @classmethod
+    def _home(cls, roots: tuple[Path, ...]) -> tuple[Path, ...]:
+        return tuple(root.expanduser() for root in roots)
 
 
 class ExtractSettings(Section):
@@ -111,7 +125,7 @@ class ModelSettings(Section):
     """The model behind the port. Model names come only from here."""
 
     provider: Literal["auto", "openai", "offline"] = "auto"
-    base_url: str = ""
+    base_url: str = Field(default="", repr=False)
     api_key: SecretStr = SecretStr("")
     name: str = ""
     extract_name: str = ""
@@ -142,7 +156,7 @@ class Price(Section):
 
 
 class BudgetSettings(Section):
-    """Ceilings; a missing one is no ceiling, 0 allows nothing. Days are UTC days."""
+    """Ceilings; `"none"` is no ceiling, 0 allows nothing. Days are UTC days."""
 
     run_requests: int | None = Field(default=None, ge=0)
     run_tokens: int | None = Field(default=2_000_000, ge=0)
@@ -154,6 +168,11 @@ class BudgetSettings(Section):
     project_day_money: float | None = Field(default=None, ge=0)
     prices: dict[str, Price] = Field(default_factory=dict)
     """`[budget.prices."model-name"]`; a model without a price is held by token ceilings only."""
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _none(cls, value: object, info: ValidationInfo) -> object:
+        return None if info.field_name != "prices" and isinstance(value, str) and value.lower() == "none" else value
 
 
 class RedactSettings(Section):
@@ -178,16 +197,23 @@ class ScheduleSettings(Section):
 
 
 class StateSettings(Section):
-    url: str = ""
-    """SQLAlchemy URL; empty is SQLite in the home."""
+    url: SecretStr = SecretStr("")
+    """SQLAlchemy URL, it may hold a password; empty is SQLite in the home."""
     busy_seconds: float = Field(default=30, gt=0)
 
 
 class Settings(Section):
-    """Everything, frozen. Build it with `load`."""
+    """Everything, frozen. Build it with `load`.
+
+    `home` is the data folder of this store: what belongs to one store never lies in another's [C062].
+    """
 
     home: Path
     store: str = "default"
+    config: Path | None = None
+    """The file that was read; None is `config.toml` in the home."""
+    overridden: frozenset[str] = frozenset()
+    """`section.key` of what the environment or the command line said, over the file."""
     memory: MemorySettings = MemorySettings()
     rollouts: RolloutSettings = RolloutSettings()
     extract: ExtractSettings = ExtractSettings()
@@ -204,11 +230,11 @@ class Settings(Section):
 
     @property
     def config_file(self) -> Path:
-        return self.home / "config.toml"
+        return self.config or self.home / "config.toml"
 
     @property
     def state_url(self) -> str:
-        return self.state.url or f"sqlite:///{self.home / 'state.db'}"
+        return self.state.url.get_secret_value() or f"sqlite:///{self.home / 'state.db'}"
 
 
 SECTIONS: tuple[str, ...] = (
@@ -224,6 +250,7 @@ SECTIONS: tuple[str, ...] = (
     "schedule",
     "state",
 )
+DEFAULT_STORE = "default"
 HOST_VARIABLES = (
     "HOME",
     "CODEX_HOME",
@@ -242,21 +269,30 @@ def load(
 
     Raises SettingsError naming the key, the place it stood in and the nearest known key.
     """
-    env = dict(os.environ if environ is None else environ)
+    env = {name: text for name, text in (os.environ if environ is None else environ).items() if text}
     home = home_directory(env)
-    config = Path(env.get("SLOWWAVE_CONFIG") or home / "config.toml")
+    config = Path(env.get("SLOWWAVE_CONFIG") or home / "config.toml").expanduser().absolute()
     values: dict[str, dict[str, object]] = {name: {} for name in SECTIONS}
     for section, key, value in _from_file(config):
         values[section][key] = value
+    overridden: set[str] = set()
     for section, key, raw, variable in _from_environment(env):
         values[section][key] = _parse(raw, section, key, variable)
+        overridden.add(f"{section}.{key}")
     _keys_from_common_variables(env, values)
-    for section, keys in (overrides or {}).items():
-        values[section].update(keys)
-    store = env.get("SLOWWAVE_STORE") or "default"
-    hosts = {name: env[name] for name in HOST_VARIABLES if env.get(name)}
+    for section, key, value in _from_overrides(overrides or {}):
+        values[section][key] = value
+        overridden.add(f"{section}.{key}")
+    store = _store_name(env.get("SLOWWAVE_STORE") or DEFAULT_STORE)
+    places = {
+        "home": home if store == DEFAULT_STORE else home / "stores" / store,
+        "store": store,
+        "config": config,
+        "overridden": frozenset(overridden),
+        "host_environment": {name: env[name] for name in HOST_VARIABLES if name in env},
+    }
     try:
-        return Settings(home=home, store=store, host_environment=hosts, **values)  # type: ignore[arg-type]
+        return Settings(**places, **values)  # type: ignore[arg-type]
     except ValidationError as error:
         raise _explain(error, config) from None
 
@@ -264,16 +300,22 @@ def load(
 def enabled_on_disk(settings: Settings) -> bool:
     """Whether memory is still switched on, read afresh: the off switch holds before every write [X8].
 
-    A file that cannot be read keeps the value the run started with.
+    What the environment or the command line said stands above the file; a file that cannot be read keeps the
+    value the run started with.
     """
+    started = settings.memory.enabled and settings.memory.mode != "off"
     try:
-        data = tomllib.loads(settings.config_file.read_text(encoding="utf-8"))
+        section = tomllib.loads(settings.config_file.read_text(encoding="utf-8")).get("memory", {})
     except (OSError, ValueError):
-        return settings.memory.enabled
-    section = data.get("memory", {})
+        return started
     if not isinstance(section, dict):
-        return settings.memory.enabled
-    return bool(section.get("enabled", settings.memory.enabled))
+        return started
+    enabled, mode = settings.memory.enabled, settings.memory.mode
+    if "memory.enabled" not in settings.overridden:
+        enabled = section.get("enabled", True) is not False
+    if "memory.mode" not in settings.overridden:
+        mode = section.get("mode", "short")
+    return enabled and mode != "off"
 
 
 def home_directory(env: Mapping[str, str]) -> Path:
@@ -282,8 +324,18 @@ def home_directory(env: Mapping[str, str]) -> Path:
     if explicit:
         return Path(explicit).expanduser().absolute()
     if env.get("HOME") and env.get("HOME") != os.environ.get("HOME"):
-        return Path(env["HOME"]) / ".local" / "share" / "slowwave"
+        data = env.get("XDG_DATA_HOME")
+        return (Path(data) if data else Path(env["HOME"]) / ".local" / "share") / "slowwave"
     return Path(platformdirs.user_data_dir("slowwave", appauthor=False))
+
+
+def _store_name(name: str) -> str:
+    if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,39}", name):
+        raise SettingsError(
+            f"SLOWWAVE_STORE is {name[:60]!r}, which cannot name a store.",
+            hint="Use up to 40 lower-case letters, digits and hyphens.",
+        )
+    return name
 
 
 def _from_file(path: Path) -> Iterator[tuple[str, str, object]]:
@@ -302,6 +354,15 @@ def _from_file(path: Path) -> Iterator[tuple[str, str, object]]:
             raise SettingsError(f"{path}: {section} must be a section, as in [{section}].")
         for key, value in keys.items():
             _check_key(section, key, where=str(path))
+            yield section, key, value
+
+
+def _from_overrides(overrides: Mapping[str, Mapping[str, object]]) -> Iterator[tuple[str, str, object]]:
+    for section, keys in overrides.items():
+        if section not in SECTIONS:
+            raise SettingsError(f"Command line: unknown section {section}.", hint=_nearest(section, SECTIONS))
+        for key, value in keys.items():
+            _check_key(section, key, where="command line")
             yield section, key, value
 
 
@@ -370,6 +431,9 @@ def _parse(raw: str, section: str, key: str, variable: str) -> Any:
 def _explain(error: ValidationError, config: Path) -> SettingsError:
     first = error.errors(include_url=False, include_input=False)[0]
     name = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        known = list(Price.model_fields) if name.startswith("budget.prices.") else []
+        return SettingsError(f"Setting {name} is unknown.", hint=_nearest(str(first["loc"][-1]), known))
     return SettingsError(
         f"Setting {name} is not valid: {first['msg']}.", hint=f"Set it in {config} or the environment."
     )

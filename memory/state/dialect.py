@@ -16,6 +16,7 @@ from sqlalchemy import Connection, Engine, Table, create_engine, event, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from memory.errors import SettingsError, StateBusyError, StateCorruptError, StateError
 from memory.state.schema import VERSION, metadata
@@ -67,6 +68,7 @@ def _sqlite_engine(url: URL, busy_seconds: float) -> Engine:
         URL.create("sqlite", database=str(path)),
         connect_args={"timeout": busy_seconds, "isolation_level": None},
         hide_parameters=True,
+        max_overflow=-1,
     )
 
     @event.listens_for(engine, "connect")
@@ -92,6 +94,7 @@ def _postgres_engine(url: URL, busy_seconds: float, store: str) -> Engine:
             connect_args={"options": f"-c lock_timeout={milliseconds} -c timezone=UTC"},
             hide_parameters=True,
             pool_pre_ping=True,
+            pool_timeout=busy_seconds,
         )
     except ModuleNotFoundError:
         raise SettingsError(
@@ -102,7 +105,7 @@ def _postgres_engine(url: URL, busy_seconds: float, store: str) -> Engine:
 
 def postgres_schema(store: str) -> str:
     """The SQL schema of a store: `slowwave_<name>`."""
-    return "slowwave_" + re.sub(r"[^a-z0-9_]", "_", store.lower())
+    return "slowwave_" + store.replace("-", "_")
 
 
 # -- statements whose form differs --------------------------------------------------------------------
@@ -118,8 +121,10 @@ def insert(connection: Connection, table: Table) -> sqlite.Insert | postgresql.I
 # -- errors -------------------------------------------------------------------------------------------
 
 
-def translate(error: DBAPIError, place: str) -> StateError:
+def translate(error: DBAPIError | PoolTimeout, place: str) -> StateError:
     """The error a user can act on. Never repeats the statement or its parameters."""
+    if isinstance(error, PoolTimeout):
+        return busy(place)
     original = error.orig
     if isinstance(original, sqlite3.Error):
         return translate_sqlite(original, place)
@@ -172,6 +177,9 @@ def inspect_sqlite(path: Path, busy_seconds: float) -> tuple[int, dict[str, str]
 
     Raises StateCorruptError or StateBusyError.
     """
+    written = _header_version(path)
+    if written != VERSION:
+        return written, {}, set()
     try:
         connection = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=busy_seconds)
     except sqlite3.Error as error:
@@ -185,6 +193,21 @@ def inspect_sqlite(path: Path, busy_seconds: float) -> tuple[int, dict[str, str]
     finally:
         connection.close()
     return version, rows, tables
+
+
+def _header_version(path: Path) -> int:
+    """The version in the file's first page. Ours is written before the file gets its name, so a write-ahead log
+    never holds another one; reading it by hand keeps SQLite from leaving its helper files beside a foreign one."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(100)
+    except OSError as error:
+        raise StateError(
+            f"The state database {path} cannot be read ({error.strerror}).", hint="Check the file's permissions."
+        ) from None
+    if len(head) < 100 or not head.startswith(b"SQLite format 3\0"):
+        raise corrupt(str(path))
+    return int.from_bytes(head[60:64], "big")
 
 
 def _meta_rows(connection: sqlite3.Connection) -> dict[str, str]:
@@ -230,12 +253,24 @@ def create_sqlite(path: Path, rows: dict[str, str]) -> bool:
             engine.dispose()
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
-        os.link(temporary, path)
+        _link(temporary, path)
     except FileExistsError:
         return False
     finally:
         temporary.unlink(missing_ok=True)
     return True
+
+
+def _link(temporary: Path, path: Path) -> None:
+    """Gives the file its name unless the name is taken (FileExistsError)."""
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without hard links
+        if path.exists():
+            raise FileExistsError(str(path)) from None
+        temporary.rename(path)
 
 
 def create_postgres(connection: Connection, store: str, rows: dict[str, str]) -> None:

@@ -214,6 +214,16 @@ class Ledger:
             query = select(*ledger.c).where(self._kept(None, run_id)).order_by(ledger.c.id.desc()).limit(limit)
             return [LedgerRow(*row) for row in tx.execute(query)]
 
+    def warnings(self) -> tuple[str, ...]:
+        """Sentences for the user: money ceilings that cannot hold the models used in this run."""
+        budget = self._budget
+        if all(limit is None for limit in (budget.run_money, budget.day_money, budget.project_day_money)):
+            return ()
+        return tuple(
+            f"budget.prices has no price for {model}: money ceilings cannot hold it, token and request ceilings do."
+            for model in sorted(self.unpriced)
+        )
+
     def paused(self) -> tuple[str, ...]:
         """Names of the ceilings that allow no call at all now: those that are 0 or used up [O4]."""
         day = _day(self._clock.now())

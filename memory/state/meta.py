@@ -44,11 +44,12 @@ class Meta(Aggregate):
         with self._db.write() as tx:
             before = self.clear_watermark(tx)
             latest = max(watermark, before) if before else watermark
-            for table in (rollouts, outputs, versions, usage, intents):
-                tx.execute(delete(table))
             fresh = {"status": "released", "boundary": "", "done_boundary": None, "attempts": 0, "retry_at": None}
             none = {"lease_until": None, "finished": None, "error_code": None, "error_message": None}
+            # Jobs first: that waits for writers who hold one, so that the deletions see what they wrote.
             tx.execute(update(jobs).values(generation=name, owner="", updated=self._now(), **fresh, **none))
+            for table in (rollouts, outputs, versions, usage, intents):
+                tx.execute(delete(table))
             self._set(tx, "generation", name)
             self._set(tx, "clear_watermark", str(iso(latest)))
         return name

@@ -14,6 +14,7 @@ from pathlib import Path
 from sqlalchemy import Engine
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from memory.clock import Clock
 from memory.errors import StateCorruptError, StateError
@@ -89,7 +90,7 @@ class Store:
                 _open_postgres(engine, url, settings, written)
             store = cls(engine, url, settings, clock, "")
             store.generation = store.meta.generation()
-        except DBAPIError as error:
+        except (DBAPIError, PoolTimeout) as error:
             engine.dispose()
             raise dialect.translate(error, dialect.where(url)) from None
         except BaseException:
@@ -162,7 +163,7 @@ class Store:
     def _errors(self) -> Iterator[None]:
         try:
             yield
-        except DBAPIError as error:
+        except (DBAPIError, PoolTimeout) as error:
             raise dialect.translate(error, self._place) from None
 
     # -- facts ----------------------------------------------------------------------------------------

@@ -6,15 +6,18 @@ from sqlalchemy import select
 
 from memory.state.base import Aggregate, Tx
 from memory.state.dialect import insert
-from memory.state.schema import tombstones
+from memory.state.schema import jobs, tombstones
 
 
 class Tombstones(Aggregate):
     """Kinds: `rollout` (key: the rollout id as text) and `note` (key: the note's name)."""
 
     def add(self, kind: str, key: str, tx: Tx | None = None) -> None:
-        """Idempotent; the first time stays."""
+        """Idempotent; the first time stays. Delete outputs after it, in the same transaction."""
         with self._db.write(tx) as connection:
+            if kind == "rollout":  # wait for an extraction that is storing its result right now
+                held = select(jobs.c.key).where(jobs.c.kind == "extract", jobs.c.key == key)
+                connection.execute(held.with_for_update())
             values = {"kind": kind, "key": key, "at": self._now()}
             connection.execute(insert(connection, tombstones).on_conflict_do_nothing(), values)
 
