@@ -13,7 +13,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from pydantic import BaseModel
 
-from memory.errors import ModelError
+from memory.errors import ModelError, TransientModelError
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -86,6 +86,37 @@ class ChatReply:
     tool_calls: tuple[ToolCall, ...]
     usage: Usage
     finish: str = "stop"
+
+
+class Tokens(Protocol):
+    """What a call needs to know about tokens; `memory.tokens.TokenCounter` is one."""
+
+    def count(self, text: str) -> int:
+        """Best estimate."""
+        ...
+
+    def upper_bound(self, text: str) -> int:
+        """Never less than any model counts."""
+        ...
+
+
+class ByteTokens:
+    """Without a vocabulary one UTF-8 byte per token is the only proven upper bound."""
+
+    def count(self, text: str) -> int:
+        return -(-self.upper_bound(text) // 3)
+
+    def upper_bound(self, text: str) -> int:
+        return len(text.encode("utf-8", "surrogatepass"))
+
+
+class RenegotiatedError(TransientModelError):
+    """The server refused how the adapter asked; the adapter has learnt and asks differently from now on.
+
+    Ask again at once. An adapter raises it a bounded number of times, so it does not count as a retry.
+    """
+
+    code = "renegotiated"
 
 
 class Model(Protocol):

@@ -26,14 +26,17 @@ from memory.errors import (
     TransientModelError,
 )
 from memory.llm.base import (
+    ByteTokens,
     CallContext,
     CallRecord,
     ChatReply,
     Message,
     Meter,
     Model,
+    RenegotiatedError,
     StructuredReply,
     T,
+    Tokens,
     ToolSpec,
     Usage,
     usage_of,
@@ -44,6 +47,8 @@ FIRST_WAIT_SECONDS = 1.0
 LONGEST_WAIT_SECONDS = 30.0
 MAX_TIMEOUTS = 2
 """A call that ran into its deadline was probably paid for: it is tried once more, not `model.retries` times."""
+MAX_RENEGOTIATIONS = 8
+"""More than any adapter has ways of asking: a guard, not a budget."""
 MESSAGE_OVERHEAD_TOKENS = 16
 """Upper bound of what a chat format adds around one message."""
 
@@ -56,24 +61,6 @@ class HasUsage(Protocol):
 
 
 Reply = TypeVar("Reply", bound=HasUsage)
-
-
-class Tokens(Protocol):
-    """What a call needs to know about tokens; `memory.tokens.TokenCounter` is one."""
-
-    def count(self, text: str) -> int: ...
-
-    def upper_bound(self, text: str) -> int: ...
-
-
-class ByteTokens:
-    """Without a vocabulary one UTF-8 byte per token is the only proven upper bound."""
-
-    def count(self, text: str) -> int:
-        return -(-self.upper_bound(text) // 3)
-
-    def upper_bound(self, text: str) -> int:
-        return len(text.encode("utf-8", "surrogatepass"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,6 +247,8 @@ def _remaining(terms: Terms, started: float) -> float:
 def _wait(state: RetryCallState) -> float:
     """The provider's own Retry-After, else exponential with full jitter in its upper half [M73]."""
     error = state.outcome.exception() if state.outcome else None
+    if isinstance(error, RenegotiatedError):
+        return 0.0
     if isinstance(error, TransientModelError) and error.retry_after is not None:
         return error.retry_after
     longest: float = min(LONGEST_WAIT_SECONDS, FIRST_WAIT_SECONDS * 2 ** (state.attempt_number - 1))
@@ -273,11 +262,17 @@ class _Stop:
         self._terms = terms
         self._started = started
         self._timeouts = 0
+        self._failures = 0
+        self._renegotiations = 0
 
     def __call__(self, state: RetryCallState) -> bool:
         error = state.outcome.exception() if state.outcome else None
+        if isinstance(error, RenegotiatedError):
+            self._renegotiations += 1
+            return self._renegotiations > MAX_RENEGOTIATIONS
+        self._failures += 1
         self._timeouts += isinstance(error, TimeoutModelError)
-        if state.attempt_number > self._terms.settings.model.retries or self._timeouts >= MAX_TIMEOUTS:
+        if self._failures > self._terms.settings.model.retries or self._timeouts >= MAX_TIMEOUTS:
             return True
         total = self._terms.total_seconds
         spent = self._terms.clock.monotonic() - self._started
