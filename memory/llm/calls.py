@@ -36,11 +36,11 @@ from memory.llm.base import (
     RenegotiatedError,
     StructuredReply,
     T,
-    Tokens,
     ToolSpec,
     Usage,
     usage_of,
 )
+from memory.llm.base import Tokens as Tokens  # part of this module's interface
 from memory.settings import Settings
 
 FIRST_WAIT_SECONDS = 1.0
