@@ -1,0 +1,259 @@
+"""The commands that only look: status, why, show, sources, evidence, doctor."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from cli import output
+from cli.output import ago, line, money, print_json, table
+from memory.clock import Clock, SystemClock
+from memory.errors import UnknownReference
+from memory.model import Host, Transcript
+from memory.redact import Redactor
+from memory.settings import Settings, load
+from memory.state import Store
+from memory.workspace import Workspace
+from recall.status import Status, as_json as status_json, read_status
+from recall.trace import ClaimTrace, RolloutTrace, Support, Tracer, cited_sources
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What every looking command needs."""
+
+    settings: Settings
+    clock: Clock
+    store: Store
+    workspace: Workspace
+    redactor: Redactor
+
+    @property
+    def tracer(self) -> Tracer:
+        return Tracer(self.store, self.workspace, self.redactor)
+
+
+@contextmanager
+def opened() -> Iterator[Opened]:
+    """Settings, state and workspace as they are."""
+    settings = load()
+    clock = SystemClock()
+    with Store.open(settings, clock) as store:
+        workspace = Workspace.open(settings.home, store.generation)
+        yield Opened(settings, clock, store, workspace, Redactor(settings.redact))
+
+
+def status(*, as_json: bool) -> None:
+    """`slowwave status`."""
+    with opened() as it:
+        found = read_status(it.settings, it.store, it.clock, provider=_provider(it.settings))
+        if as_json:
+            print_json(status_json(found))
+            return
+        _print_status(found, it.clock)
+
+
+def _provider(settings: Settings) -> str:
+    from memory import models
+
+    return models.describe(settings)
+
+
+def _print_status(found: Status, clock: Clock) -> None:
+    now, health, coverage = clock.now(), found.health, found.coverage
+    age = f", published {ago(now - health.age, now)}" if health.age is not None else ""
+    line(f"memory     {health.state}{age}{' (running now)' if health.running else ''}")
+    line(f"mode       {found.mode}; model: {found.provider}; home: {found.home}")
+    line(
+        f"sessions   {coverage.seen} seen, {coverage.extracted} extracted, "
+        f"{coverage.nothing_worth_keeping} with nothing worth keeping, {coverage.eligible} eligible now"
+    )
+    if coverage.skipped:
+        line("skipped    " + ", ".join(f"{count} {reason}" for reason, count in coverage.skipped.items()))
+    if coverage.failed or coverage.exhausted:
+        failed = ", ".join(f"{count} × {code}" for code, count in coverage.failed.items())
+        line(f"failed     {failed or 'none waiting'}; {coverage.exhausted} exhausted", style="yellow")
+    if found.last_run is not None:
+        last = found.last_run
+        ended = last.outcome or "has not ended"
+        line(f"last run   {last.run_id} ({last.trigger}), {ago(last.started, now)}: {ended}")
+    else:
+        line("last run   never; start one with: slowwave run")
+    line(f"next       {'a session becomes eligible ' + ago(found.next_eligible, now) if found.next_eligible else '–'}")
+    for name, spend in (("today", found.today), ("in all", found.total)):
+        line(
+            f"spend      {name}: {spend.requests} calls, {spend.input_tokens:,} tokens in, "
+            f"{spend.output_tokens:,} out, money {money(None if spend.unpriced and not spend.money else spend.money)}"
+        )
+    if found.paused:
+        line("paused by  " + ", ".join(found.paused), style="yellow")
+    for problem in health.problems:
+        line(f"problem    {problem}", style="red")
+
+
+def show(*, version: int | None, numbers: bool, as_json: bool) -> None:
+    """`slowwave show`."""
+    with opened() as it:
+        if version is None:
+            text = it.workspace.summary()
+            latest = it.store.versions.latest()
+            number = latest.number if latest else None
+        else:
+            text, number = it.workspace.read_version(version).summary, version
+        if as_json:
+            print_json({"version": number, "path": str(it.workspace.summary_path), "text": text})
+            return
+        if text is None:
+            line("Nothing has been published yet. Start with: slowwave run")
+            return
+        for place, row in enumerate(text.rstrip("\n").split("\n"), start=1):
+            line(f"{place:4d}  {row}" if numbers else row)
+
+
+def sources(*, as_json: bool) -> None:
+    """`slowwave sources`."""
+    with opened() as it:
+        latest = it.store.versions.latest()
+        used = it.store.usage.last_used()
+        counts = cited_sources(it.workspace.summary() or "")
+        manifest = latest.manifest if latest else {"inputs": [], "left_out": []}
+        names = {row.rollout.citation: row for row in it.store.outputs.all()}
+        rows: list[dict[str, Any]] = []
+        for item in manifest["inputs"]:
+            row = names.get(item["citation"][:8])
+            last = used.get(item["citation"])
+            rows.append(
+                {
+                    "citation": item["citation"],
+                    "source": str(row.rollout) if row else item["path"],
+                    "project": row.project_name if row else item["project"],
+                    "outcome": row.outcome.value if row else "",
+                    "time": item["time"],
+                    "lines": counts.get(item["citation"], 0),
+                    "last_used": last.isoformat() if last else None,
+                    "left_out": None,
+                }
+            )
+        rows += [
+            {"citation": item["citation"], "source": item["path"], "left_out": item["reason"]}
+            for item in manifest["left_out"]
+        ]
+        if as_json:
+            print_json(rows)
+            return
+        if not rows:
+            line("No sources yet. Start with: slowwave run")
+        keys = ["citation", "project", "outcome", "time", "lines", "last_used", "source", "left_out"]
+        heads = ["citation", "project", "outcome", "time", "lines", "last used", "source", "left out"]
+        table("Sources of the summary", heads, [[_cell(row.get(key)) for key in keys] for row in rows])
+
+
+def _cell(value: object) -> str:
+    return "–" if value is None or value == "" else str(value)
+
+
+def why(reference: str, *, as_json: bool) -> None:
+    """`slowwave why`."""
+    with opened() as it:
+        found = it.tracer.why(reference)
+        if as_json:
+            print_json([trace_json(trace) for trace in found])
+            return
+        for place, trace in enumerate(found):
+            if place:
+                line("")
+            if isinstance(trace, ClaimTrace):
+                print_claim(trace)
+            else:
+                _print_rollout(trace)
+
+
+def print_claim(trace: ClaimTrace) -> None:
+    """A line, its sources, their bullets and the moments behind them."""
+    version = f", version {trace.version}" if trace.version else ""
+    line(f"line {trace.claim.line} ({trace.claim.section.removeprefix('## ')}{version})", style="bold")
+    line(f"  {trace.claim.text}")
+    for part in trace.supports:
+        line(f"  because [{part.citation}] {part.source}", style="cyan")
+        if part.path:
+            line(f"    in {part.path}")
+        for bullet in part.bullets:
+            line(f"    says: {bullet}")
+        for moment in part.moments:
+            when = moment.time.astimezone().isoformat(timespec="minutes") if moment.time else "no time"
+            who = "the user" if moment.spoken else moment.tier.value
+            first, *rest = moment.text.split("\n")
+            line(f"    e{moment.number} {when} {who}: {first}" + (f" (+{len(rest)} lines)" if rest else ""))
+        if part.problem:
+            line(f"    {part.problem}", style="yellow")
+
+
+def _print_rollout(trace: RolloutTrace) -> None:
+    row = trace.row
+    line(str(row.id), style="bold")
+    line(f"  file      {row.path} ({row.size:,} bytes)")
+    line(f"  project   {row.project_name} ({row.project}), cwd {row.cwd or '–'}, branch {row.branch or '–'}")
+    line(f"  activity  {row.started or '–'} to {row.last_event or '–'}")
+    line(f"  state     {row.reason.value if row.reason else 'not classified yet'}: {row.detail or '–'}")
+    if trace.job is not None:
+        error = f", last error {trace.job.error_code}: {trace.job.error_message}" if trace.job.error_code else ""
+        line(f"  job       {trace.job.status}, {trace.job.attempts} attempts at this boundary{error}")
+    if trace.output is not None:
+        kept = "summary kept" if trace.output.kept else "nothing worth keeping"
+        line(f"  extracted {kept}, outcome {trace.output.outcome.value}, citation [{row.id.citation}]")
+    for claim in trace.lines:
+        line(f"  line {claim.line}: {claim.text}")
+    if trace.output is not None and trace.output.kept and not trace.lines:
+        line("  no line of the summary rests on it")
+    if trace.body:
+        line("")
+        line(trace.body.rstrip("\n"))
+
+
+def trace_json(trace: ClaimTrace | RolloutTrace) -> dict[str, Any]:
+    """The same for programs."""
+    if isinstance(trace, ClaimTrace):
+        return {
+            "line": trace.claim.line,
+            "section": trace.claim.section,
+            "text": trace.claim.text,
+            "version": trace.version,
+            "sources": [_support_json(part) for part in trace.supports],
+        }
+    row, job, made = trace.row, trace.job, trace.output
+    return {
+        "rollout": str(row.id),
+        "citation": row.id.citation,
+        "path": str(row.path),
+        "project": row.project_name,
+        "reason": row.reason.value if row.reason else None,
+        "detail": row.detail,
+        "job": None if job is None else {"status": job.status, "attempts": job.attempts, "error": job.error_code},
+        "extracted": None if made is None else {"kept": made.kept, "outcome": made.outcome.value, "slug": made.slug},
+        "lines": [{"line": claim.line, "text": claim.text} for claim in trace.lines],
+    }
+
+
+def _support_json(part: Support) -> dict[str, Any]:
+    return {
+        "citation": part.citation,
+        "source": part.source,
+        "path": part.path,
+        "bullets": list(part.bullets),
+        "events": [
+            {
+                "number": moment.number,
+                "time": moment.time.isoformat() if moment.time else None,
+                "tier": moment.tier.value,
+                "text": moment.text,
+            }
+            for moment in part.moments
+        ],
+        "problem": part.problem or None,
+    }

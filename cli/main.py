@@ -1,0 +1,145 @@
+"""`slowwave`: the commands and their options. Everything heavy is imported by the command that needs it, so that
+`slowwave --help` stays fast."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    name="slowwave",
+    help="Verified memory between the sessions of coding agents.",
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
+
+
+@app.command()
+def run(
+    extract_only: Annotated[bool, typer.Option("--extract-only", help="Stop after stage 1.")] = False,
+    consolidate_only: Annotated[bool, typer.Option("--consolidate-only", help="Skip stage 1.")] = False,
+    since: Annotated[str, typer.Option(help="Take sessions as old as this, e.g. 60d, 12h, 2026-11-01.")] = "",
+    limit: Annotated[int | None, typer.Option(help="Take at most this many sessions.", min=0)] = None,
+    host: Annotated[str, typer.Option(help="Only this host: codex, claude, pi or generic.")] = "",
+    rollout: Annotated[
+        list[str] | None, typer.Option(help="This session (id or its beginning); may be repeated.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="List what would be read and what it may cost; call no model.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Extract idle sessions and consolidate what was learnt into the summary."""
+    from cli import run as command
+
+    command.run(
+        extract_only=extract_only,
+        consolidate_only=consolidate_only,
+        since=since,
+        limit=limit,
+        host=host,
+        rollouts=rollout or [],
+        dry_run=dry_run,
+        as_json=json,
+    )
+
+
+@app.command()
+def status(json: Json = False) -> None:
+    """What was seen, extracted, skipped and why; last run, next eligible time, spend."""
+    from cli import look
+
+    look.status(as_json=json)
+
+
+@app.command()
+def why(
+    reference: Annotated[str, typer.Argument(help="A session id, a citation, a line number or words of a line.")],
+    json: Json = False,
+) -> None:
+    """Where a line comes from, or why a session is (not) remembered."""
+    from cli import look
+
+    look.why(reference, as_json=json)
+
+
+@app.command()
+def show(
+    version: Annotated[int | None, typer.Option(help="An earlier version.", min=1)] = None,
+    numbers: Annotated[bool, typer.Option("--numbers", "-n", help="With line numbers, for `why`.")] = False,
+    json: Json = False,
+) -> None:
+    """Print the confirmed summary."""
+    from cli import look
+
+    look.show(version=version, numbers=numbers, as_json=json)
+
+
+@app.command()
+def sources(json: Json = False) -> None:
+    """List the sources of the summary: citation, project, date, use, and what was left out."""
+    from cli import look
+
+    look.sources(as_json=json)
+
+
+@app.command()
+def evidence(
+    rollout: Annotated[str, typer.Argument(help="A session id or its beginning, or the path of a session file.")],
+    json: Json = False,
+) -> None:
+    """Print exactly what a model would see of a session."""
+    from cli import look
+
+    look.evidence(rollout, as_json=json)
+
+
+@app.command()
+def doctor(json: Json = False) -> None:
+    """Compare disk, database, versions and permissions; say what each finding means and what mends it."""
+    from cli import look
+
+    look.doctor(as_json=json)
+
+
+@app.command(name="try")
+def try_out(
+    samples: Annotated[str, typer.Option(help="Folder of sample sessions, used when you have none of your own.")] = "",
+    json: Json = False,
+) -> None:
+    """Run everything once in a throw-away home and show the summary and where a line of it comes from."""
+    from cli import tryout
+
+    tryout.try_out(samples=samples, as_json=json)
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    from importlib.metadata import version as installed
+
+    typer.echo(installed("slowwave"))
+
+
+def main() -> None:
+    """Entry point: one clear sentence instead of a traceback for everything we know how to name."""
+    from memory.errors import SlowwaveError
+
+    try:
+        app()
+    except SlowwaveError as error:
+        typer.echo(f"slowwave: {error}", err=True)
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(141)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""Writing for people and for programs: tables and panels on a terminal, plain lines elsewhere, JSON on request."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from typing import Any
+
+import orjson
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from memory.progress import Progress as Report
+from memory.progress import Step
+
+out = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+err = Console(stderr=True, highlight=False, soft_wrap=not sys.stderr.isatty())
+
+
+def print_json(value: Any) -> None:
+    """One JSON document and a newline on standard output."""
+    sys.stdout.write(orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS, default=str).decode())
+    sys.stdout.write("\n")
+
+
+def line(text: str, *, style: str = "") -> None:
+    """A line of plain text: memory and session text is data, never markup and never a terminal command."""
+    out.print(escape(printable(text)), style=style or None)
+
+
+def printable(text: str) -> str:
+    """Control characters made visible, so that stored text cannot drive the terminal."""
+    return "".join(char if char == "\n" or char.isprintable() else f"\\x{ord(char):02x}" for char in text)
+
+
+def table(title: str, columns: list[str], rows: list[list[str]]) -> None:
+    """A table on a terminal, tab-separated lines elsewhere."""
+    if not out.is_terminal:
+        sys.stdout.write("".join("\t".join(printable(cell).replace("\n", " ") for cell in row) + "\n" for row in rows))
+        return
+    shown = Table(title=title or None, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        shown.add_column(column, overflow="fold")
+    for row in rows:
+        shown.add_row(*(escape(printable(cell)) for cell in row))
+    out.print(shown)
+
+
+@contextmanager
+def progress(*, quiet: bool = False) -> Iterator[Report]:
+    """Draws steps: a bar per stage on a terminal, one line per step elsewhere, on standard error."""
+    if quiet:
+        yield lambda step: None
+        return
+    if not err.is_terminal:
+        yield lambda step: err.print(escape(f"{step.stage}: {step.what}"))
+        return
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=err, transient=True) as bars:
+        tasks: dict[str, Any] = {}
+
+        def draw(step: Step) -> None:
+            text = escape(f"{step.stage}: {step.what}")[:100]
+            if step.stage not in tasks:
+                tasks[step.stage] = bars.add_task(text, total=step.total or None)
+            bars.update(tasks[step.stage], description=text, completed=step.done, total=step.total or None)
+
+        yield draw
+
+
+def ago(moment: datetime | None, now: datetime) -> str:
+    """`3 h ago`, `in 20 min`, `never`."""
+    if moment is None:
+        return "never"
+    past = now - moment
+    text = duration(abs(past))
+    return f"{text} ago" if past >= timedelta(0) else f"in {text}"
+
+
+def duration(length: timedelta) -> str:
+    """`45 s`, `12 min`, `5 h`, `3 d`."""
+    seconds = length.total_seconds()
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def money(amount: float | None) -> str:
+    """Four digits; a dash where the price is unknown."""
+    return "–" if amount is None else f"{amount:.4f}"

@@ -1,0 +1,159 @@
+"""Coverage, last run, next eligible time, spend: what `slowwave status` tells."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from memory.clock import Clock
+from memory.model import Reason
+from memory.settings import Settings
+from memory.state import Health, JobRow, Ledger, RunRow, Spend, Store
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """Every rollout seen, once: counts by what became of it. `skipped` is by reason, `failed` by error code."""
+
+    seen: int = 0
+    extracted: int = 0
+    nothing_worth_keeping: int = 0
+    eligible: int = 0
+    failed: dict[str, int] = field(default_factory=dict)
+    exhausted: int = 0
+    skipped: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """`next_eligible` is when the first rollout that only has to idle or wait becomes eligible."""
+
+    health: Health
+    coverage: Coverage
+    last_run: RunRow | None
+    next_eligible: datetime | None
+    today: Spend
+    total: Spend
+    by_stage: list[Spend]
+    paused: tuple[str, ...]
+    mode: str
+    provider: str
+    generation: str
+    home: str
+
+
+_SETTLED = {Reason.UP_TO_DATE, Reason.ELIGIBLE, Reason.BACKOFF, Reason.EXHAUSTED, Reason.CLAIMED}
+
+
+def read_status(settings: Settings, store: Store, clock: Clock, *, provider: str) -> Status:
+    """Reads the state only; opens no rollout and calls no model."""
+    ledger = Ledger(store, settings.budget, clock, "status")
+    rows = store.rollouts.all()
+    outputs = {row.rollout: row for row in store.outputs.all()}
+    jobs = {job.key: job for job in store.jobs.all("extract")}
+    failed: Counter[str] = Counter()
+    skipped: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
+    waiting: list[datetime] = []
+    for row in rows:
+        output = outputs.get(row.id)
+        if output is not None:
+            counts["extracted" if output.kept else "nothing"] += 1
+        job = jobs.get(str(row.id))
+        if row.reason is Reason.ELIGIBLE:
+            counts["eligible"] += 1
+        elif row.reason is Reason.EXHAUSTED:
+            counts["exhausted"] += 1
+        elif row.reason is not None and row.reason not in _SETTLED:
+            skipped[row.reason.value] += 1
+        if job is not None and job.status == "failed" and row.reason is not Reason.UP_TO_DATE:
+            failed[job.error_code or "unknown"] += 1
+        moment = _ready_at(settings, row.reason, row.last_event, job)
+        if moment is not None:
+            waiting.append(moment)
+    last = store.runs.last(1)
+    return Status(
+        health=store.health(),
+        coverage=Coverage(
+            seen=len(rows),
+            extracted=counts["extracted"],
+            nothing_worth_keeping=counts["nothing"],
+            eligible=counts["eligible"],
+            failed=dict(sorted(failed.items())),
+            exhausted=counts["exhausted"],
+            skipped=dict(sorted(skipped.items())),
+        ),
+        last_run=last[0] if last else None,
+        next_eligible=min(waiting, default=None),
+        today=ledger.total(days=1),
+        total=ledger.total(),
+        by_stage=ledger.spend("stage"),
+        paused=ledger.paused(),
+        mode=settings.memory.mode if settings.memory.enabled else "off",
+        provider=provider,
+        generation=store.generation,
+        home=str(settings.home),
+    )
+
+
+def _ready_at(
+    settings: Settings, reason: Reason | None, last_event: datetime | None, job: JobRow | None
+) -> datetime | None:
+    if reason is Reason.NOT_IDLE and last_event is not None:
+        return last_event + timedelta(hours=settings.extract.idle_hours)
+    if reason is Reason.BACKOFF and job is not None:
+        return job.retry_at
+    return None
+
+
+def as_json(status: Status) -> dict[str, Any]:
+    """The same as plain values for `--json`."""
+    health, coverage, last = status.health, status.coverage, status.last_run
+    return {
+        "memory": {
+            "state": health.state,
+            "age_seconds": None if health.age is None else round(health.age.total_seconds()),
+            "running": health.running,
+            "error": health.error_code,
+            "problems": list(health.problems),
+        },
+        "coverage": {
+            "seen": coverage.seen,
+            "extracted": coverage.extracted,
+            "nothing_worth_keeping": coverage.nothing_worth_keeping,
+            "eligible": coverage.eligible,
+            "failed": coverage.failed,
+            "exhausted": coverage.exhausted,
+            "skipped": coverage.skipped,
+        },
+        "last_run": None
+        if last is None
+        else {
+            "id": last.run_id,
+            "trigger": last.trigger,
+            "started": last.started.isoformat(),
+            "finished": last.finished.isoformat() if last.finished else None,
+            "outcome": last.outcome,
+        },
+        "next_eligible": status.next_eligible.isoformat() if status.next_eligible else None,
+        "spend": {"today": spend_json(status.today), "total": spend_json(status.total)},
+        "paused_by": list(status.paused),
+        "mode": status.mode,
+        "provider": status.provider,
+        "generation": status.generation,
+        "home": status.home,
+    }
+
+
+def spend_json(spend: Spend) -> dict[str, Any]:
+    """One sum. `money` is None when no call had a price and at least one had none."""
+    return {
+        "requests": spend.requests,
+        "input_tokens": spend.input_tokens,
+        "output_tokens": spend.output_tokens,
+        "money": None if spend.unpriced and not spend.money else round(spend.money, 6),
+        "unpriced_calls": spend.unpriced,
+        "failed_calls": spend.failed,
+    }
