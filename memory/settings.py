@@ -263,13 +263,20 @@ HOST_VARIABLES = (
 
 
 def load(
-    *, environ: Mapping[str, str] | None = None, overrides: Mapping[str, Mapping[str, object]] | None = None
+    *,
+    environ: Mapping[str, str] | None = None,
+    overrides: Mapping[str, Mapping[str, object]] | None = None,
+    home: Path | None = None,
 ) -> Settings:
     """Reads file and environment. `overrides` (section -> key -> value) come from the command line.
+
+    `home` takes the place of `SLOWWAVE_HOME`, for a throw-away one.
 
     Raises SettingsError naming the key, the place it stood in and the nearest known key.
     """
     env = {name: text for name, text in (os.environ if environ is None else environ).items() if text}
+    if home is not None:
+        env["SLOWWAVE_HOME"] = str(home)
     home = home_directory(env)
     config = Path(env.get("SLOWWAVE_CONFIG") or home / "config.toml").expanduser().absolute()
     values: dict[str, dict[str, object]] = {name: {} for name in SECTIONS}
