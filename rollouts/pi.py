@@ -37,8 +37,8 @@ from rollouts.drafts import (
     is_own_text,
     is_own_tool,
     moment,
-    text_of,
     touches_memory,
+    word,
 )
 from rollouts.lines import Ends, Lines, Record
 
@@ -138,11 +138,11 @@ class _Reader:
 
     def take(self, offset: int, record: Record) -> None:
         """One line's record."""
-        kind = _word(record.get("type"))
+        kind = _name(record.get("type"))
         if kind == "session":
             if self.header is None and _is_header(record):
                 self.header = record
-                self.log.cwd = text_of(record.get("cwd"))
+                self.log.cwd = word(record.get("cwd"))
             else:
                 self.report.duplicates += 1
             return
@@ -159,7 +159,7 @@ class _Reader:
         elif kind in _NO_EVENT:
             self._quiet(kind, record)
         else:
-            self.report.unknown(kind)
+            self.report.unknown(kind[:64])
         self._ends.append(len(self.log.drafts))
 
     def settle(self) -> None:
@@ -219,7 +219,7 @@ class _Reader:
 
     def _quiet(self, kind: str, record: Record) -> None:
         if kind == "session_info":
-            self.title = text_of(record.get("name")) or self.title
+            self.title = word(record.get("name")) or self.title
         elif kind == "custom" and _marks_own(record):
             self.own = True
 
@@ -239,10 +239,10 @@ class _Reader:
         if type(message) is not dict:
             self.report.unknown("message/(none)")
             return
-        role = _word(message.get("role"))
+        role = _name(message.get("role"))
         read = _ROLES.get(role)
         if read is None:
-            self.report.unknown(f"message/{role}")
+            self.report.unknown(f"message/{role[:64]}")
         else:
             read(self, message, record)
 
@@ -270,23 +270,23 @@ class _Reader:
         if type(blocks) is not list:
             blocks = []
         calls = any(type(block) is dict and block.get("type") == "toolCall" for block in blocks)
-        closing = not calls and _word(message.get("stopReason")) in _CLOSING
+        closing = not calls and _name(message.get("stopReason")) in _CLOSING
         for block in blocks:
             if type(block) is not dict:
                 continue
-            kind = _word(block.get("type"))
+            kind = _name(block.get("type"))
             if kind == "text":
-                if (text := text_of(block.get("text"))) is not None:
+                if (text := word(block.get("text"))) is not None and not text.isspace():
                     log.add(FINAL if closing else COMMENTARY, MESSAGE, text, time, name)
             elif kind == "toolCall":
                 self._call(block, time, name)
             elif kind not in {"thinking", "image"}:
-                self.report.unknown(f"block/{kind}")
-        if (error := text_of(message.get("errorMessage"))) is not None:
+                self.report.unknown(f"block/{kind[:64]}")
+        if (error := word(message.get("errorMessage"))) is not None:
             log.derived("error", error, time, name)
 
     def _call(self, block: Record, time: datetime | None, name: str | None) -> None:
-        tool, call = text_of(block.get("name")), text_of(block.get("id"))
+        tool, call = word(block.get("name")), word(block.get("id"))
         text = arguments_text(block.get("arguments"))
         if is_own_tool(tool) or touches_memory(text):
             if call is not None:
@@ -296,7 +296,7 @@ class _Reader:
             self.log.add(TOOL, CALL, text, time, name, tool, call)
 
     def _result(self, message: Record, record: Record) -> None:
-        tool, call = text_of(message.get("toolName")), text_of(message.get("toolCallId"))
+        tool, call = word(message.get("toolName")), word(message.get("toolCallId"))
         text = "\n".join(content_texts(message.get("content")))
         failed = message.get("isError")
         ok = None if type(failed) is not bool else not failed
@@ -315,8 +315,8 @@ class _Reader:
             return
         code = message.get("exitCode")
         ok = code == 0 if type(code) is int else (False if message.get("cancelled") is True else None)
-        self.log.add(TOOL, CALL, text_of(message.get("command")) or "", time, name, "user_bash", name)
-        self.log.add(TOOL, RESULT, text_of(message.get("output")) or "", time, name, "user_bash", name, ok)
+        self.log.add(TOOL, CALL, word(message.get("command")) or "", time, name, "user_bash", name)
+        self.log.add(TOOL, RESULT, word(message.get("output")) or "", time, name, "user_bash", name, ok)
 
     def _custom(self, message: Record, record: Record) -> None:
         self._extension(message, record)
@@ -354,14 +354,14 @@ def _is_header(record: Record) -> bool:
 
 def _is_entry(record: Record) -> bool:
     """A record only Pi writes; Codex and Claude have other types, chat exports have none."""
-    kind = _word(record.get("type"))
+    kind = _name(record.get("type"))
     if kind == "message":
         message = record.get("message")
-        return type(message) is dict and _word(message.get("role")) in _ROLES
+        return type(message) is dict and _name(message.get("role")) in _ROLES
     return (kind in _NO_EVENT or kind in _SUMMARIES) and "parentId" in record
 
 
-def _word(value: object) -> str:
+def _name(value: object) -> str:
     """A name as the host wrote it; `(none)` for what is no name, so that it can be looked up and counted."""
     return value if type(value) is str else "(none)"
 
@@ -398,7 +398,7 @@ def _time(record: Record) -> datetime | None:
 
 
 def _id(record: Record) -> str | None:
-    return text_of(record.get("id"))
+    return word(record.get("id"))
 
 
 def _tail(ends: Ends, report: ReadReport) -> tuple[datetime | None, str | None, bool]:
@@ -408,12 +408,12 @@ def _tail(ends: Ends, report: ReadReport) -> tuple[datetime | None, str | None, 
     for record in ends.tail(report):
         kind = record.get("type")
         if kind == "session_info":
-            title = title or text_of(record.get("name"))
+            title = title or word(record.get("name"))
         found = None if kind == "session" else _time(record)
         if found is None:
             continue
         if kind == "message" and type(message := record.get("message")) is dict:
-            role = _word(message.get("role"))
+            role = _name(message.get("role"))
             asked = role in {"user", "toolResult"} or message.get("stopReason") == "toolUse"
             if role != "system":
                 return found, title, asked
@@ -425,7 +425,7 @@ def _header(path: Path, record: Record | None, words: str, title: str | None, *,
     source: dict[str, Any] = record or {}
     given, named = source.get("id"), _id_of_name(path.name)
     session = given if type(given) is str and _SAFE_ID.fullmatch(given) else named
-    cwd = text_of(source.get("cwd"))
+    cwd = word(source.get("cwd"))
     version = source.get("version", 1)
     folder = _FILE_NAME.fullmatch(path.parent.name)
     kind = RolloutKind.INTERACTIVE
@@ -450,7 +450,7 @@ def _header(path: Path, record: Record | None, words: str, title: str | None, *,
 
 def _origin(place: object, session: str) -> RolloutId | None:
     """The session a fork was made from, by the path its header names (of this machine or another)."""
-    if text_of(place) is None:
+    if word(place) is None:
         return None
     origin = _id_of_name(re.split(r"[\\/]", str(place))[-1])
     return RolloutId(Host.PI, origin) if origin and origin != session else None
