@@ -2,8 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
+
+from memory.errors import UnknownReference, WorkspaceError
+from memory.model import Manifest
+from memory.workspace import files as layer
+from memory.workspace import layout, staging, versions
+from memory.workspace.files import Files
+from memory.workspace.versions import Version
+
+LEFT_OVER = layer.emptying("workspace.heal.left_over")
+
+ResetBaseline = Callable[[Manifest, Mapping[str, str], str, datetime | None], None]
 
 
 class Verdict(StrEnum):
@@ -23,10 +36,10 @@ class PendingIntent:
     new_sha: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class HealReport:
-    """What was done. `verdicts` by intent id; `removed` are paths of left-overs; `baseline` is `ok`, `rebuilt`,
-    `missing` or `damaged`; `problems` are sentences about what could not be mended."""
+    """What was done. `verdicts` by intent id; `removed` are paths of left-overs; `baseline` is `ok`, `missing` or
+    `damaged`, or `rebuilt` when it was made anew; `problems` are sentences about what could not be mended."""
 
     verdicts: dict[int, Verdict] = field(default_factory=dict)
     removed: list[str] = field(default_factory=list)
@@ -41,3 +54,60 @@ def decide(current: str | None, old: str | None, new: str) -> Verdict:
     if current == old:
         return Verdict.UNDO
     return Verdict.FOREIGN
+
+
+def judge(intents: Iterable[PendingIntent], summary: str | None, report: HealReport) -> None:
+    """Compares each intent's hashes with the summary on disk; changes nothing there."""
+    current = None if summary is None else layout.sha256_text(summary)
+    for intent in intents:
+        report.verdicts[intent.id] = decide(current, intent.old_sha, intent.new_sha)
+
+
+def remove_left_overs(generation: Files, files: Files, report: HealReport) -> None:
+    """Temporary files of interrupted writes, stagings of dead runs. Called with the lock held, so none is in use."""
+    folders = [(generation, path) for path in ("", layout.VERSIONS)]
+    folders += [(files, path) for path in ("", layout.ROLLOUTS, layout.NOTES, layout.AD_HOC, layout.INSTRUCTIONS)]
+    for tree, path in folders:
+        try:
+            report.removed += tree.remove_temporary(path, LEFT_OVER)
+        except WorkspaceError as error:
+            report.problems.append(str(error))
+    try:
+        for entry in files.entries(layout.WORKSPACE) or ():
+            if staging.remove_if_dead(files, entry.name):
+                report.removed.append(str(files.full(f"{layout.WORKSPACE}/{entry.name}")))
+    except WorkspaceError as error:
+        report.problems.append(str(error))
+
+
+def mend_baseline(
+    generation: Files, files: Files, summary: str | None, report: HealReport, reset: ResetBaseline
+) -> None:
+    """Makes the baseline anew when it is not that of the present summary and a kept version is.
+
+    That is so after a publish whose baseline could not be written. Without such a version it is left as it is:
+    everything then counts as added, which costs a consolidation and loses nothing.
+    """
+    from memory.workspace import baseline  # dulwich: not for hooks that only read the summary
+
+    try:
+        found = baseline.read(files)
+        report.baseline = found.state
+        if summary is None or (found.state == "ok" and found.summary == summary):
+            return
+        version = _version_of(generation, layout.sha256_text(summary), report)
+        if version is not None:
+            reset(version.manifest, version.texts, version.summary, None)
+            report.baseline = "rebuilt"
+    except WorkspaceError as error:
+        report.problems.append(str(error))
+
+
+def _version_of(generation: Files, sha256: str, report: HealReport) -> Version | None:
+    for number in reversed(versions.numbers(generation)):
+        try:
+            if versions.summary_hash(generation, number) == sha256:
+                return versions.read(generation, number)
+        except (WorkspaceError, UnknownReference) as error:
+            report.problems.append(str(error))
+    return None

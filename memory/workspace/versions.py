@@ -1,10 +1,36 @@
-"""The last published summaries with their inputs, for restore, diff and `why` [Z117]."""
+"""The last published summaries with their inputs, for restore, diff and `why` [Z117].
+
+    versions/<number>/memory_summary.md
+    versions/<number>/inputs/<path>        exactly as they were consolidated
+    versions/<number>/manifest.json        the manifest, the summary's hash and a seal over both
+
+A version is written under a temporary name, flushed and renamed: it is there whole or not at all.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from memory.model import Manifest
+from memory.clock import iso, parse_iso
+from memory.errors import StorageError, UnknownReference, WorkspaceError
+from memory.model import MAX_NOTES_BYTES, SUMMARY_NAME, InputFile, LeftOut, Manifest
+from memory.workspace import files as layer
+from memory.workspace.files import Files, temporary_name
+from memory.workspace.layout import INPUT_PATH, VERSIONS, encode, sha256_text
+
+FILES = layer.scratch_writing("workspace.version.file")
+FLUSH = layer.flushing("workspace.version")
+PLACE = layer.moving("workspace.version.place")
+RETIRE = layer.moving("workspace.version.retire")
+EMPTY = layer.emptying("workspace.version.delete")
+FOLDER = layer.making("workspace.version.folder")
+
+_MAX_MANIFEST_BYTES = 4_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,3 +42,165 @@ class Version:
     sha256: str
     manifest: Manifest
     texts: dict[str, str]
+
+
+def manifest_data(manifest: Manifest) -> dict[str, Any]:
+    """A manifest as plain data for JSON: the form kept in versions and in the database."""
+    return {
+        "generation": manifest.generation,
+        "inputs": [
+            {
+                "citation": item.citation,
+                "path": item.path,
+                "sha256": item.sha256,
+                "chars": item.chars,
+                "project": item.project,
+                "projects_global": item.projects_global,
+                "pinned": item.pinned,
+                "time": iso(item.time),
+            }
+            for item in manifest.inputs
+        ],
+        "left_out": [{"citation": o.citation, "path": o.path, "reason": o.reason} for o in manifest.left_out],
+        "removed": list(manifest.removed),
+    }
+
+
+def manifest_from_data(data: Mapping[str, Any]) -> Manifest:
+    """The inverse of `manifest_data`. Raises KeyError, TypeError or ValueError when something is missing."""
+    return Manifest(
+        generation=str(data["generation"]),
+        inputs=tuple(
+            InputFile(
+                citation=str(item["citation"]),
+                path=str(item["path"]),
+                sha256=str(item["sha256"]),
+                chars=int(item["chars"]),
+                project=str(item["project"]),
+                projects_global=bool(item["projects_global"]),
+                pinned=bool(item["pinned"]),
+                time=parse_iso(item["time"]),
+            )
+            for item in data["inputs"]
+        ),
+        left_out=tuple(LeftOut(str(o["citation"]), str(o["path"]), str(o["reason"])) for o in data["left_out"]),
+        removed=tuple(str(citation) for citation in data["removed"]),
+    )
+
+
+def save(files: Files, number: int, summary: str, manifest: Manifest, texts: Mapping[str, str], *, keep: int) -> None:
+    """`files` lies at the generation. Saving the same version again is fine; another under its number is not."""
+    if number < 1:
+        raise WorkspaceError(f"{number} is no version number.", hint="This is a fault in slowwave.")
+    if number in numbers(files):
+        _require_same(files, number, summary, manifest)
+        return
+    temporary = f"{VERSIONS}/{temporary_name()}"
+    try:
+        for parent in sorted({f"inputs/{item.path}".rpartition("/")[0] for item in manifest.inputs} | {"inputs"}):
+            files.make_folder(f"{temporary}/{parent}", FOLDER)
+        for item in manifest.inputs:
+            files.write(f"{temporary}/inputs/{item.path}", encode(texts[item.path]), FILES)
+        files.write(f"{temporary}/{SUMMARY_NAME}", encode(summary), FILES)
+        files.write(f"{temporary}/manifest.json", _sealed(number, summary, manifest), FILES)
+        files.flush_tree(temporary, FLUSH)
+        files.move(temporary, f"{VERSIONS}/{number}", PLACE)
+    except BaseException:
+        _discard(files, temporary)
+        raise
+    for old in numbers(files)[:-keep]:
+        with contextlib.suppress(StorageError):  # the new version stands; the next save tries again
+            drop(files, old)
+
+
+def numbers(files: Files) -> list[int]:
+    """Kept versions, ascending."""
+    entries = files.entries(VERSIONS) or ()
+    return sorted(int(e.name) for e in entries if e.kind == "folder" and e.name.isascii() and e.name.isdigit())
+
+
+def drop(files: Files, number: int) -> bool:
+    """Out of sight at once, then deleted. False when there was none."""
+    if number not in numbers(files):
+        return False
+    temporary = f"{VERSIONS}/{temporary_name()}"
+    files.move(f"{VERSIONS}/{number}", temporary, RETIRE)
+    files.remove_tree(temporary, EMPTY)
+    return True
+
+
+def summary_hash(files: Files, number: int) -> str:
+    """The hash a version's manifest gives for its summary, without reading the inputs."""
+    return str(_manifest(files, number)["summary_sha256"])
+
+
+def read(files: Files, number: int) -> Version:
+    """Raises UnknownReference when it is not there, WorkspaceError when one byte of it is not as it was saved."""
+    if number not in numbers(files):
+        raise UnknownReference(f"Version {number} is not kept.", hint="`slowwave history` lists those that are.")
+    data = _manifest(files, number)
+    try:
+        manifest = manifest_from_data(data["manifest"])
+        sha256 = str(data["summary_sha256"])
+    except (KeyError, TypeError, ValueError):
+        raise _damaged(files, number, "its manifest") from None
+    summary = _text(files, number, SUMMARY_NAME, sha256)
+    texts: dict[str, str] = {}
+    for item in manifest.inputs:
+        if not INPUT_PATH.fullmatch(item.path):
+            raise _damaged(files, number, "its manifest")
+        texts[item.path] = _text(files, number, f"inputs/{item.path}", item.sha256)
+    return Version(number, summary, sha256, manifest, texts)
+
+
+def _sealed(number: int, summary: str, manifest: Manifest) -> bytes:
+    data = {
+        "number": number,
+        "summary_sha256": sha256_text(summary),
+        "key": manifest.key(),
+        "manifest": manifest_data(manifest),
+    }
+    return json.dumps({**data, "seal": _seal(data)}, ensure_ascii=False, indent=1).encode() + b"\n"
+
+
+def _seal(data: Mapping[str, Any]) -> str:
+    canonical = json.dumps(dict(data), ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def _manifest(files: Files, number: int) -> dict[str, Any]:
+    content = files.read(f"{VERSIONS}/{number}/manifest.json", limit=_MAX_MANIFEST_BYTES)
+    try:
+        data = json.loads(content.data) if content is not None else None
+        if not isinstance(data, dict) or data.pop("seal", None) != _seal(data) or data["number"] != number:
+            raise ValueError
+        return data
+    except (ValueError, KeyError):
+        raise _damaged(files, number, "its manifest") from None
+
+
+def _text(files: Files, number: int, path: str, sha256: str) -> str:
+    content = files.read(f"{VERSIONS}/{number}/{path}", limit=MAX_NOTES_BYTES)
+    if content is None or hashlib.sha256(content.data).hexdigest() != sha256:
+        raise _damaged(files, number, path)
+    return content.data.decode("utf-8")
+
+
+def _damaged(files: Files, number: int, what: str) -> WorkspaceError:
+    return WorkspaceError(
+        f"Version {number} ({files.full(f'{VERSIONS}/{number}')}) is damaged: {what} is not as it was saved.",
+        hint="Restore another version; `slowwave history` lists them.",
+    )
+
+
+def _require_same(files: Files, number: int, summary: str, manifest: Manifest) -> None:
+    data = _manifest(files, number)
+    if (data["summary_sha256"], data["key"]) != (sha256_text(summary), manifest.key()):
+        raise WorkspaceError(
+            f"Version {number} exists already with another content.", hint="Run again; the next number is used."
+        )
+
+
+def _discard(files: Files, temporary: str) -> None:
+    with contextlib.suppress(WorkspaceError):  # heal removes it
+        files.remove_tree(temporary, EMPTY)
