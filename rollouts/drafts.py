@@ -144,6 +144,21 @@ def text_of(value: object) -> str | None:
     return value if type(value) is str and value and not value.isspace() else None
 
 
+def mapped(value: object) -> dict[str, Any]:
+    """The value where it is an object, else an empty one: fields of a damaged record are read one by one."""
+    return value if type(value) is dict else {}
+
+
+def listed(value: object) -> list[Any]:
+    """The value where it is a list, else an empty one."""
+    return value if type(value) is list else []
+
+
+def word(value: object) -> str | None:
+    """The value where it is text that is not empty, else None."""
+    return value if type(value) is str and value else None
+
+
 def fingerprint(text: str) -> str:
     """sha256 hex of a text without regard to white space; see `Peek.fingerprint`."""
     return hashlib.sha256(" ".join(text.split()).encode()).hexdigest()
@@ -245,16 +260,25 @@ class Part(NamedTuple):
 class Peeler:
     """Takes injected blocks off the start and the end of a text.
 
-    `tags` names them: `{"system-reminder": "reminder"}` is `<system-reminder ...>...</system-reminder>`. A tag that
-    somebody merely talks about, in a sentence or a fence, stays: only a block at the very start, or one that begins
-    a line and reaches the very end, is taken off. Blocks of our own memory are taken out wherever they begin a line.
+    `tags` names them: `{"system-reminder": "reminder"}` is `<system-reminder ...>...</system-reminder>`; a name that
+    ends with `*` stands for all that begin so. A tag that somebody merely talks about, in a sentence or a fence,
+    stays: only a block at the very start, or one that begins a line and reaches the very end, is taken off. Blocks of
+    our own memory are taken out wherever they begin a line.
     """
 
     def __init__(self, tags: Mapping[str, str]) -> None:
-        self._tags = {tag.lower(): reason for tag, reason in tags.items()}
-        names = "|".join(sorted(map(re.escape, tags), key=len, reverse=True))
+        self._tags = {tag.lower(): reason for tag, reason in tags.items() if not tag.endswith("*")}
+        self._prefixes = tuple((tag[:-1].lower(), reason) for tag, reason in tags.items() if tag.endswith("*"))
+        names = "|".join(
+            re.escape(tag.rstrip("*")) + (r"[\w.-]*" if tag.endswith("*") else "")
+            for tag in sorted(tags, key=len, reverse=True)
+        )
         self._opening = re.compile(rf"<({names})(?=[\s>/])[^<>]*>", re.IGNORECASE)
         self._closing = re.compile(rf"</({names})(?:\s[^<>]*)?>\Z", re.IGNORECASE)
+
+    def _reason(self, tag: str) -> str:
+        exact = self._tags.get(tag)
+        return exact or next((reason for prefix, reason in self._prefixes if tag.startswith(prefix)), "injected")
 
     def parts(self, text: str) -> list[Part]:
         """The pieces in order; blank ones are left out."""
@@ -277,7 +301,7 @@ class Peeler:
             closing = re.compile(rf"</{re.escape(tag)}(?:\s[^<>]*)?>", re.IGNORECASE).search(text, opening.end())
             if closing is None:
                 break
-            before.append(Part(self._tags[tag], text[: closing.end()]))
+            before.append(Part(self._reason(tag), text[: closing.end()]))
             text = text[closing.end() :].strip()
         while text.endswith(">") and (closing := self._closing.search(text, max(0, text.rfind("</")))):
             tag = closing[1].lower()
@@ -286,7 +310,7 @@ class Peeler:
                 start = opening.start()
             if start < 0 or text.count("```", 0, start) % 2:
                 break
-            after.append(Part(self._tags[tag], text[start:].strip()))
+            after.append(Part(self._reason(tag), text[start:].strip()))
             text = text[:start].rstrip()
         return [*before, *([Part(None, text)] if text else []), *reversed(after)]
 

@@ -368,6 +368,11 @@ class Ends:
                     f"{path} cannot be read ({type(error).__name__}).", hint="The file is damaged or no session."
                 ) from None
 
+    @property
+    def tail_bytes(self) -> bytes:
+        """The complete lines of the tail as they stand in the file."""
+        return self._tail
+
     def head(self, report: ReadReport) -> Iterator[tuple[int, Record]]:
         """Records from the start, first to last."""
         return _Records(report, None, MAX_LINE).of(0, self._head)
