@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from script import Cue, Heard, Scenario, Script, Step
+from examples.record.script import Cue, Heard, Scenario, Script, Step
 
 MODEL = "scripted-model"
 CONTEXT_WINDOW = 128_000  # tokens
@@ -20,7 +20,7 @@ SIDE_ANSWER = "ok"
 # Hosts only add these numbers up; four bytes a token is near enough to look sane in a sample.
 BYTES_PER_TOKEN = 4
 
-type_events = list[tuple[str, dict[str, Any]]]
+Events = list[tuple[str, dict[str, Any]]]
 
 
 class FakeModels:
@@ -98,7 +98,7 @@ class Responses:
         used, made = _tokens(request), _tokens(items)
         usage = {"input_tokens": used, "output_tokens": made, "total_tokens": used + made}
         response = {"id": f"resp_{key}", "object": "response", "model": request.get("model", MODEL)}
-        events: type_events = [("response.created", {"response": {**response, "status": "in_progress"}})]
+        events: Events = [("response.created", {"response": {**response, "status": "in_progress"}})]
         for index, item in enumerate(items):
             events += _item_events(index, item)
         done = {**response, "status": "completed", "output": items, "usage": usage}
@@ -179,10 +179,11 @@ class Messages:
             delta = {"type": "input_json_delta", "partial_json": json.dumps(arguments, ensure_ascii=False)}
             blocks.append((block, delta))
         made = _tokens(blocks)
-        message = {"id": f"msg_{key}", "type": "message", "role": "assistant", "content": []}
+        message: dict[str, Any] = {"id": f"msg_{key}", "type": "message", "role": "assistant"}
+        message |= {"content": []}
         message |= {"model": request.get("model", MODEL), "stop_reason": None, "stop_sequence": None}
         message |= {"usage": {"input_tokens": _tokens(request), "output_tokens": 1}}
-        events: type_events = [("message_start", {"message": message})]
+        events: Events = [("message_start", {"message": message})]
         for index, (block, delta) in enumerate(blocks):
             events.append(("content_block_start", {"index": index, "content_block": block}))
             events.append(("content_block_delta", {"index": index, "delta": delta}))
@@ -199,10 +200,10 @@ def _wire(path: str) -> type[Responses] | type[ChatCompletions] | type[Messages]
     return Responses if path.endswith("/responses") else Messages
 
 
-def _item_events(index: int, item: dict[str, Any]) -> type_events:
+def _item_events(index: int, item: dict[str, Any]) -> Events:
     """The events of one output item; words are also sent as a delta, which some hosts show while it comes."""
     place = {"output_index": index}
-    events: type_events = []
+    events: Events = []
     if item["type"] == "message":
         part = {**place, "item_id": item["id"], "content_index": 0}
         events.append(("response.output_item.added", {**place, "item": {**item, "content": []}}))
@@ -213,7 +214,7 @@ def _item_events(index: int, item: dict[str, Any]) -> type_events:
     return events
 
 
-def _named_events(events: type_events) -> bytes:
+def _named_events(events: Events) -> bytes:
     lines = []
     for name, data in events:
         lines.append(f"event: {name}\ndata: {json.dumps({'type': name, **data}, ensure_ascii=False)}\n\n")
@@ -233,7 +234,7 @@ def _as_command(step: Step) -> str:
     """A file is written with the shell here: the one tool every version of this host offers any model."""
     if step.run:
         return step.run
-    return f"cat > {step.path} <<'EOF'\n{step.text}EOF"
+    return f"mkdir -p {Path(step.path).parent} && cat > {step.path} <<'EOF'\n{step.text}EOF"
 
 
 def _tokens(value: Any) -> int:

@@ -2,7 +2,7 @@
 
 A scenario is one session in one host: what the user types, and for each of those prompts the steps that the
 model takes. Which step comes next is read off the request itself (the last prompt that is known, and how many
-tool results follow it), so a retried or repeated request gets the same answer and nothing can run out of step.
+tool results follow it), so a repeated request gets the same answer and nothing can run out of step.
 """
 
 import tomllib
@@ -21,17 +21,21 @@ class ScriptError(ValueError):
 
 @dataclass(frozen=True)
 class Step:
-    """One answer of the model: words, a shell command, a file to write, or words with one of the two."""
+    """One answer of the model: words, a shell command, a file to write, or words with one of the two.
+
+    `fails` says that the story wants this command to fail; a recording in which it does not is refused.
+    """
 
     say: str = ""
     run: str = ""
     path: str = ""
     text: str = ""
+    fails: bool = False
 
 
 @dataclass(frozen=True)
 class Turn:
-    """What the user types, what happens in the project just before, and the model's steps; the last is words."""
+    """What the user types, what happens in the project before, and the model's steps; the last is words."""
 
     user: str
     steps: tuple[Step, ...]
@@ -49,6 +53,17 @@ class Scenario:
     about: str
     mode: str
     turns: tuple[Turn, ...]
+
+    def key(self, turn: int, step: int) -> str:
+        """A short name of a step, both counted from 0: unique over all scenarios and the same every time."""
+        return f"{self.name[:2]}t{turn + 1}s{step + 1}"
+
+    def failing(self) -> set[str]:
+        """The keys of the steps that are meant to fail."""
+        found = set()
+        for number, turn in enumerate(self.turns):
+            found |= {self.key(number, index) for index, step in enumerate(turn.steps) if step.fails}
+        return found
 
 
 @dataclass(frozen=True)
@@ -123,5 +138,9 @@ class Script:
         scenario, number = known
         steps = scenario.turns[number].steps
         index = min(results, len(steps) - 1)
-        key = f"{scenario.name[:2]}t{number + 1}s{index + 1}"
-        return Cue(key=key, scenario=scenario, step=steps[index], final=index == len(steps) - 1)
+        return Cue(
+            key=scenario.key(number, index),
+            scenario=scenario,
+            step=steps[index],
+            final=index == len(steps) - 1,
+        )

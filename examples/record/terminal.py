@@ -3,6 +3,7 @@
 import fcntl
 import os
 import pty
+import re
 import select
 import signal
 import struct
@@ -14,17 +15,21 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 ROWS, COLUMNS = 50, 160
-# Programs treat characters that come in one burst as a paste, in which Return is a new line and does not send.
+# Characters that come in one burst are taken for a paste, in which Return is a new line and sends nothing.
 PAUSE_BEFORE_RETURN = 1.0  # seconds
 POLL = 0.1  # seconds
 # What the child does before it becomes the host: make the pseudo terminal its controlling terminal.
-TAKE_TERMINAL = (
-    "import fcntl, os, sys, termios\n"
-    "fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n"
-    "os.execvp(sys.argv[1], sys.argv[1:])\n"
-)
+TAKE_TERMINAL = """\
+import fcntl, os, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
 # Questions a program may ask its terminal, and what a plain terminal answers.
 ANSWERS = {b"\x1b[6n": b"\x1b[1;1R", b"\x1b[c": b"\x1b[?62;22c", b"\x1b[0c": b"\x1b[?62;22c"}
+
+# Control sequences of a terminal: commands with parameters, titles and links, single characters.
+CONTROL = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|.)")
+SHOWN_BYTES = 200_000
 
 
 class TerminalError(RuntimeError):
@@ -32,7 +37,7 @@ class TerminalError(RuntimeError):
 
 
 class Terminal:
-    """A program in a pseudo terminal. Use as a context manager; leaving it ends the program's process group."""
+    """A program in a pseudo terminal; a context manager that ends the program's process group on leaving."""
 
     def __init__(self, command: Sequence[str], cwd: Path, env: Mapping[str, str]) -> None:
         self.screen = bytearray()
@@ -65,7 +70,7 @@ class Terminal:
         os.write(self._master, b"\r")
 
     def wait_until(self, done: Callable[[], bool], what: str, seconds: float) -> None:
-        """Serve the terminal until `done()`. Raises TerminalError after `seconds` or when the program ends."""
+        """Serve the terminal until `done()`. Raises TerminalError after `seconds` or at the program's end."""
         deadline = time.monotonic() + seconds
         while not done():
             if time.monotonic() > deadline or self._process.poll() is not None:
@@ -111,5 +116,6 @@ class Terminal:
                     os.write(self._master, answer)
 
     def tail(self) -> str:
-        """The last 3,000 bytes printed, control sequences included."""
-        return self.screen[-3000:].decode("utf-8", "replace")
+        """The last words printed, without control sequences and without what only blinks."""
+        words = CONTROL.sub("\n", self.screen[-SHOWN_BYTES:].decode("utf-8", "replace")).splitlines()
+        return "\n".join(line for line in words if len(line.strip()) > 1)[-3000:]
