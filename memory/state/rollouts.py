@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sqlalchemy import bindparam, delete, func, select, update
+from sqlalchemy import and_, bindparam, delete, func, or_, select, update
 
 from memory.model import Reason, RolloutId, RolloutKind
 from memory.state.base import Aggregate, Tx
@@ -108,6 +108,47 @@ class Rollouts(Aggregate):
                 str(path_from(path)) if path.startswith("bytes:") else path: FileMark(size, mtime, int(inode), parse(i))
                 for path, size, mtime, inode, i in found
             }
+
+    def marks(self, tx: Tx | None = None) -> list[tuple[str, int, int, str, str]]:
+        """(path, size, mtime_ns, inode, id) of every row as stored, texts included: the leanest whole reading.
+
+        For the walk that finds nothing changed; a path that is no UTF-8 is `bytes:<hex>` (see `path_from`).
+        """
+        c = rollouts.c
+        query = select(c.path, c.size, c.mtime_ns, c.inode, c.id)
+        with self._db.read(tx) as connection:
+            return connection.execute(query).tuples().all()  # type: ignore[return-value]
+
+    def candidates(
+        self,
+        *,
+        settled: Collection[Reason],
+        since: datetime | None,
+        limit: int,
+        again: Collection[str] = (),
+        tx: Tx | None = None,
+    ) -> tuple[list[RolloutRow], int]:
+        """At most `limit` rows that may be taken now, newest activity first, and how many more there are.
+
+        Left out are rows whose reason is `settled` (only a change of the file ends it) and rows too old by the last
+        judgement that are older than `since` still. `again` are ids as text to be judged anew, settled or not.
+        """
+        c = rollouts.c
+        young = c.last_event.is_(None) if since is None else or_(c.last_event.is_(None), c.last_event >= since)
+        done = [reason.value for reason in settled if reason is not Reason.TOO_OLD]
+        wanted = or_(
+            c.reason.is_(None),
+            and_(c.reason.not_in(done), or_(c.reason != Reason.TOO_OLD.value, young)),
+            c.id.in_(list(again)),
+        )
+        order = (c.last_event.is_(None), c.last_event.desc(), c.id)
+        with self._db.read(tx) as connection:
+            query = select(*_COLUMNS).where(wanted).order_by(*order).limit(limit)
+            found = [_row(row) for row in connection.execute(query)]
+            more = 0
+            if len(found) == limit:
+                more = connection.execute(select(func.count()).where(wanted)).scalar_one() - limit
+        return found, more
 
     def delete(self, ids: Iterable[RolloutId], tx: Tx | None = None) -> None:
         """Removes rows; an unknown id is no error."""
