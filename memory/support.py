@@ -61,7 +61,8 @@ def identifiers(text: str) -> tuple[str, ...]:
     found: list[str] = []
     rest = plain
     for pattern in (_BACKTICK, _QUOTED):
-        found += [match[1].strip() for match in pattern.finditer(rest)]
+        # A quotation around a backticked span is checked in the pieces beside it.
+        found += [piece.strip() for match in pattern.finditer(rest) for piece in match[1].split(" ¤ ")]
         rest = pattern.sub(" ¤ ", rest)
     for pattern in (_URL, _PATH, _MIXED):
         found += [match[0] for match in pattern.finditer(rest)]
