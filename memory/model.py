@@ -46,7 +46,7 @@ class RolloutId:
     @property
     def source_id(self) -> str:
         """16 hex digits: the stable name of this rollout's summary file [Z054]."""
-        return hashlib.sha256(str(self).encode()).hexdigest()[:16]
+        return hashlib.sha256(str(self).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
     @property
     def citation(self) -> str:

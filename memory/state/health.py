@@ -51,10 +51,10 @@ def read_health(store: Store) -> Health:
     inputs = len(version.manifest.get("inputs", ())) if version is not None else 0
     ended = job is not None and job.done_boundary is not None
     failed = job is not None and not running and job.status in {"failed", "running"}
-    hollow = ended and not failed and not running and inputs == 0 and bool(kept)
+    hollow = ended and not failed and not running and inputs == 0 and bool(missing)
     problems = []
     if hollow:
-        problems.append(f"The last consolidation ended well with 0 inputs although {len(kept)} outputs exist.")
+        problems.append(f"The last consolidation ended well with 0 inputs although {len(missing)} outputs wait.")
     if missing:
         problems.append(f"{len(missing)} outputs not in the published set.")
     if intents and not running:

@@ -114,7 +114,7 @@ class Ledger:
         self._clock = clock
         self._run_id = run_id
         self._free = frozenset(free)
-        self._open: dict[tuple[str, str, str, str, str], list[int]] = {}
+        self._open: dict[tuple[str, str, str, str, str], list[tuple[int, int]]] = {}
         self._lock = threading.Lock()
         self.unpriced: set[str] = set()
         """Billable models seen in this run that no money ceiling can hold, for lack of a price."""
@@ -157,14 +157,16 @@ class Ledger:
                 self._check(tx, ceiling, bound, billable=billable)
             row = int(tx.execute(insert(ledger).returning(ledger.c.id), values).scalar_one())
         with self._lock:
-            self._open.setdefault(self._key(context, model), []).append(row)
+            self._open.setdefault(self._key(context, model), []).append((bound.tokens, row))
 
     def record(self, record: CallRecord) -> None:
-        """Settles the oldest open reservation of this context and model; without one, adds a settled row."""
+        """Settles an open reservation of this context and model; without one, adds a settled row.
+
+        Of several (calls of one job at once) the smallest that covers the tokens: so the sum of what was used and
+        what is still reserved stays below the ceiling whichever of them came back.
+        """
         context = record.context
-        with self._lock:
-            open_rows = self._open.get(self._key(context, record.model), [])
-            row = open_rows.pop(0) if open_rows else None
+        row = self._reservation(self._key(context, record.model), record.usage)
         billable = record.model not in self._free
         money = record.money
         if money is None:
@@ -235,6 +237,17 @@ class Ledger:
             )
 
     # -- inside ---------------------------------------------------------------------------------------
+
+    def _reservation(self, key: tuple[str, str, str, str, str], usage: Usage) -> int | None:
+        with self._lock:
+            rows = sorted(self._open.get(key, ()))
+            if not rows:
+                return None
+            used = usage.input_tokens + usage.output_tokens
+            largest = max(rows, key=lambda row: (row[0], -row[1]))
+            chosen = next((row for row in rows if row[0] >= used), largest)
+            self._open[key].remove(chosen)
+            return chosen[1]
 
     def _key(self, context: CallContext, model: str) -> tuple[str, str, str, str, str]:
         return (context.role, context.run_id, context.job, context.project, model)

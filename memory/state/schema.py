@@ -7,7 +7,6 @@ bytes. Text is cleaned on its way in: PostgreSQL refuses NUL, both refuse lone s
 from __future__ import annotations
 
 import json
-import os
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -49,13 +48,16 @@ def path_text(path: Path | str) -> str:
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
-        return f"bytes:{os.fsencode(text).hex()}"
+        try:
+            return f"bytes:{text.encode('utf-8', 'surrogateescape').hex()}"
+        except UnicodeEncodeError:  # no file system gave us this
+            return clean(text)
     return text
 
 
 def path_from(text: str) -> Path:
     """The inverse of `path_text`."""
-    return Path(os.fsdecode(bytes.fromhex(text[6:])) if text.startswith("bytes:") else text)
+    return Path(bytes.fromhex(text[6:]).decode("utf-8", "surrogateescape") if text.startswith("bytes:") else text)
 
 
 class CleanText(TypeDecorator[str]):

@@ -58,10 +58,12 @@ class Versions(Aggregate):
 
 def manifest_to_dict(manifest: Manifest) -> dict[str, Any]:
     """A manifest as JSON-ready values; the inverse is `manifest_from_dict`."""
-    values = asdict(manifest)
-    for item in values["inputs"]:
-        item["time"] = iso(item["time"])
-    return values
+    return {
+        "generation": manifest.generation,
+        "inputs": [{**asdict(item), "time": iso(item.time)} for item in manifest.inputs],
+        "left_out": [asdict(item) for item in manifest.left_out],
+        "removed": list(manifest.removed),
+    }
 
 
 def manifest_from_dict(values: Mapping[str, Any]) -> Manifest:

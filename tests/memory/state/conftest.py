@@ -1,0 +1,169 @@
+"""Stores for tests: every test that takes `store` or `open_store` runs on SQLite and, where its server binaries are
+installed, on PostgreSQL. The server listens on loopback only and lives in a temporary folder."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+
+from memory.model import Boundary, Host, Outcome, RolloutId
+from memory.settings import Settings, StateSettings
+from memory.state import Lease, OutputRow, Refused, RolloutRow, Store
+from memory.testing import FrozenClock
+
+_numbers = itertools.count(1)
+
+
+class OpenStore(Protocol):
+    def __call__(self, other: FrozenClock | None = None, *, busy_seconds: float = 30) -> Store: ...
+
+
+def _binaries() -> Path | None:
+    found = shutil.which("pg_ctl")
+    if found:
+        return Path(found).parent
+    folders = sorted(Path("/usr/lib/postgresql").glob("*/bin/pg_ctl"), key=lambda p: p.parts)
+    return folders[-1].parent if folders else None
+
+
+def _account() -> str | None:
+    """PostgreSQL refuses to run as root: the account to run it as, None when we are none."""
+    if os.geteuid() != 0:
+        return None
+    for name in ("postgres", "nobody"):
+        with contextlib.suppress(KeyError):
+            return pwd.getpwnam(name).pw_name
+    return None
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    """A server of our own on 127.0.0.1; skips where PostgreSQL or its driver is missing."""
+    pytest.importorskip("psycopg")
+    binaries = _binaries()
+    if binaries is None:
+        pytest.skip("PostgreSQL server binaries are not installed")
+    account = _account()
+    if account is None and os.geteuid() == 0:
+        pytest.skip("PostgreSQL does not run as root and there is no other account")
+    with tempfile.TemporaryDirectory(prefix="slowwave-pg-") as folder:
+        data = Path(folder) / "data"
+        data.mkdir(mode=0o700)
+        if account is not None:
+            shutil.chown(folder, account)
+            shutil.chown(data, account)
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+
+        def run(*command: str) -> None:
+            subprocess.run(command, check=True, user=account, cwd=folder, capture_output=True, timeout=60)
+
+        options = f"-c listen_addresses=127.0.0.1 -p {port} -c unix_socket_directories= -c fsync=off"
+        run(str(binaries / "initdb"), "-D", str(data), "-U", "test", "-A", "trust", "-E", "UTF8", "--no-sync")
+        start = (str(binaries / "pg_ctl"), "-D", str(data), "-o", options, "-w", "-l", f"{folder}/log", "start")
+        subprocess.run(start, check=True, user=account, cwd=folder, stdout=subprocess.DEVNULL, timeout=60)
+        try:
+            yield f"postgresql://test@127.0.0.1:{port}/postgres"
+        finally:
+            run(str(binaries / "pg_ctl"), "-D", str(data), "-m", "immediate", "-w", "stop")
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def settings(request: pytest.FixtureRequest, tmp_path: Path) -> Settings:
+    """Settings of an unused store."""
+    home = tmp_path / "home"
+    if request.param == "sqlite":
+        return Settings(home=home)
+    url = request.getfixturevalue("postgres_url")
+    return Settings(home=home, store=f"t{next(_numbers)}", state=StateSettings(url=url))
+
+
+@pytest.fixture
+def clock() -> FrozenClock:
+    return FrozenClock()
+
+
+@pytest.fixture
+def open_store(settings: Settings, clock: FrozenClock) -> Iterator[OpenStore]:
+    """Opens the same state again and again, as other processes would."""
+    with contextlib.ExitStack() as stack:
+
+        def opener(other: FrozenClock | None = None, *, busy_seconds: float = 30) -> Store:
+            state = settings.state.model_copy(update={"busy_seconds": busy_seconds})
+            store = Store.open(settings.model_copy(update={"state": state}), other or clock)
+            stack.callback(store.close)
+            return store
+
+        yield opener
+
+
+@pytest.fixture
+def store(open_store: OpenStore) -> Store:
+    return open_store()
+
+
+@pytest.fixture
+def sqlite_store(tmp_path: Path, clock: FrozenClock) -> Iterator[Store]:
+    """For what is true of SQLite alone, or needs no database in particular."""
+    with Store.open(Settings(home=tmp_path / "home"), clock) as opened:
+        yield opened
+
+
+@pytest.fixture
+def rollout() -> Callable[..., RolloutRow]:
+    """A rollout row with the given session id."""
+
+    def make(session: str = "s1", **values: Any) -> RolloutRow:
+        known: dict[str, Any] = {"path": Path(f"/sessions/{session}.jsonl"), "size": 1, "mtime_ns": 2, "inode": 3}
+        return RolloutRow(id=RolloutId(Host.CODEX, session), **{**known, **values})
+
+    return make
+
+
+@pytest.fixture
+def claim() -> Callable[..., Lease]:
+    """A granted claim, by default on the extraction of `codex:s1` at boundary `b1`."""
+
+    def take(store: Store, key: str = "codex:s1", *, boundary: str = "b1", **values: Any) -> Lease:
+        wanted = {"owner": "test", "lease_seconds": 60, "max_failures": 3, **values}
+        lease = store.jobs.claim(wanted.pop("kind", "extract"), key, boundary=boundary, **wanted)
+        assert not isinstance(lease, Refused), lease
+        return lease
+
+    return take
+
+
+@pytest.fixture
+def output(clock: FrozenClock) -> Callable[..., OutputRow]:
+    """An output row of the given lease."""
+
+    def make(lease: Lease, **values: Any) -> OutputRow:
+        known: dict[str, Any] = {
+            "rollout": RolloutId.parse(lease.key),
+            "generation": lease.generation,
+            "boundary": Boundary(10, 2, "ab" * 32),
+            "kept": True,
+            "outcome": Outcome.SUCCESS,
+            "slug": "fix-build",
+            "sha256": "cd" * 32,
+            "project": "p1",
+            "project_name": "shop",
+            "ended": clock.now(),
+            "written": clock.now(),
+            "model": "m",
+        }
+        return OutputRow(**{**known, **values})
+
+    return make
