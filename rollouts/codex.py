@@ -21,7 +21,7 @@ from memory.model import Header, Host, ReadReport, RolloutId, RolloutKind, Trans
 from rollouts.adapters import Peek
 from rollouts.codex_reader import Reader
 from rollouts.codex_types import Meta
-from rollouts.drafts import HUMAN, fingerprint, is_observer_text, is_own_place, is_own_text, mapped, moment
+from rollouts.drafts import fingerprint, is_observer_text, is_own_place, is_own_text, mapped, moment
 from rollouts.lines import Ends, Lines, Record
 
 _NAME = re.compile(r"rollout-[^/\\]*\.jsonl(?:\.zst|\.gz)?\Z")
@@ -50,10 +50,9 @@ class CodexAdapter:
         ends = Ends(path)
         report = ReadReport()
         reader = Reader(report)
-        human = ""
         for offset, record in ends.head(report):
             reader.feed(offset, record)
-            if human := _first_human(reader):
+            if reader.first_words:
                 break
         if not reader.recognised:
             raise _not_a_rollout(path)
@@ -61,11 +60,12 @@ class CodexAdapter:
             for record in ends.tail(report):
                 if record.get("type") == "session_meta":
                     reader.meta.take_memory_mode(mapped(record.get("payload")))
+        words = reader.first_words
         return Peek(
-            header=_header(path, reader.meta, human),
+            header=_header(path, reader.meta, words),
             last_event=_last_time(ends, report) or reader.meta.started,
-            user_chars=len(human),
-            fingerprint=fingerprint(human) if human else "",
+            user_chars=len(words),
+            fingerprint=fingerprint(words) if words else "",
             whole=ends.whole,
             open_turn=_open_turn(ends.tail_bytes),
         )
@@ -81,24 +81,20 @@ class CodexAdapter:
         reader.finish()
         if not reader.recognised and report.lines:
             report.notes.append(f"no Codex record in {report.lines} lines")
-        header = _header(path, reader.meta, _first_human(reader))
+        header = _header(path, reader.meta, reader.first_words)
         last = reader.log.last_time() or reader.meta.started
         events = reader.log.seal()
         return Transcript(header, events, lines.boundary(len(events)), report, last)
 
 
-def _first_human(reader: Reader) -> str:
-    return next((draft.text for draft in reader.log.drafts if draft.tier is HUMAN), "")
-
-
-def _header(path: Path, meta: Meta, first_human: str) -> Header:
+def _header(path: Path, meta: Meta, first_words: str) -> Header:
     session = meta.id or _id_from_name(path)
     kind = meta.kind()
-    if is_own_place(meta.cwd) or is_own_text(first_human):
+    if is_own_place(meta.cwd) or is_own_text(first_words):
         kind = RolloutKind.OWN
     elif "archived_sessions" in path.parts:
         kind = RolloutKind.ARCHIVED
-    elif kind is RolloutKind.INTERACTIVE and is_observer_text(first_human):
+    elif kind is RolloutKind.INTERACTIVE and is_observer_text(first_words):
         kind = RolloutKind.AUXILIARY
     return Header(
         id=RolloutId(Host.CODEX, session),

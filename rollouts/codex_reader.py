@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from memory.clock import parse_iso
-from memory.model import ReadReport, Tier
+from memory.model import ReadReport, RolloutKind, Tier
 from rollouts.codex_text import answers, assistant_text, output_text, shell_parts, user_parts
 from rollouts.codex_types import (
     SILENT_EVENTS,
@@ -38,6 +38,7 @@ from rollouts.drafts import (
     arguments_text,
     content_texts,
     dump,
+    has_words,
     is_own_tool,
     listed,
     load_object,
@@ -58,6 +59,9 @@ class Reader:
         self.log = Log()
         self.meta = Meta()
         self.recognised = False
+        self.first_words = ""
+        """What was first said in the user's role, by a person or by the agent that spawned this one."""
+        self._speaker = HUMAN
         self._own_meta = False
         self._cwd_mark = b""
         self._inherited_below: int | None = None
@@ -162,6 +166,8 @@ class Reader:
         self.meta.started = self._time
         self.meta.take(payload)
         self._move(self.meta.cwd)
+        if self.meta.kind() in {RolloutKind.SUBAGENT, RolloutKind.AUXILIARY}:
+            self._speaker = AGENT
         start = payload.get("subagent_history_start_ordinal")
         self._inherited_below = start if type(start) is int else None
         base = mapped(mapped(payload.get("history_base")))
@@ -221,7 +227,7 @@ class Reader:
     def _user(self, parts: list[Part], host_id: str | None, side: dict[tuple[str, str], Draft]) -> None:
         """A message in the user's role: injected pieces, then the person's own words as one event."""
         words = "\n".join(text for reason, text in parts if reason is None).strip()
-        if words and self._is_twin("user", words, side, host_id):
+        if words and (self._is_twin("user", words, side, host_id) or self._is_echo(words)):
             return
         begins = len(self.log.drafts)
         for reason, text in parts:
@@ -236,8 +242,10 @@ class Reader:
         if words:
             if not self._in_turn:
                 self._close_turn(aborted=False)
-            self._new("user", words, HUMAN, side, host_id)
+            self._new("user", words, self._speaker, side, host_id)
             self._turns.append(begins)
+            if not self.first_words and has_words(words):
+                self.first_words = words
 
     def _shell_of_user(self, block: str, host_id: str | None) -> None:
         command, output = shell_parts(block)
@@ -281,6 +289,14 @@ class Reader:
         twin.host_id = twin.host_id or host_id
         self.report.duplicates += 1
         return True
+
+    def _is_echo(self, words: str) -> bool:
+        """Whether this was just said, with nothing in between (a review writes its prompt twice)."""
+        drafts = self.log.drafts
+        if drafts and drafts[-1].tier is self._speaker and drafts[-1].text == words:
+            self.report.duplicates += 1
+            return True
+        return False
 
     def _new(
         self, who: str, text: str, tier: Tier, side: dict[tuple[str, str], Draft], host_id: str | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from rollouts.drafts import MEDIA, Part, Peeler, dump, listed, load_object, mapped, own_memory, word
+from rollouts.drafts import MEDIA, Part, Peeler, dump, listed, load_object, mapped, own_memory, template, word
 
 TAGS = {
     "environment_context": "environment",
@@ -74,7 +74,7 @@ def user_parts(payload: dict[str, Any]) -> list[Part]:
             continue
         label = kinds[index] if kinds else ""
         if label.startswith("user."):
-            found.extend(_request(part) for part in own_memory(text))
+            found.extend(piece for part in own_memory(text) for piece in _typed(part))
         elif (family := label.partition(".")[0]) in _KINDS:
             found.append(Part(_KINDS[family], text))
         else:
@@ -99,14 +99,20 @@ def fragments(text: str) -> list[Part]:
             if before := part.text[: request.start()].strip():
                 found.append(Part("ide_selection", before))
             found.append(Part(None, part.text[request.end() :].strip()))
+        elif part.derived_from is None:
+            found.extend(template(part.text))
         else:
             found.append(part)
     return found
 
 
-def _request(part: Part) -> Part:
-    request = _REQUEST.search(part.text) if part.derived_from is None and "## My request" in part.text else None
-    return part if request is None else Part(None, part.text[request.end() :].strip())
+def _typed(part: Part) -> list[Part]:
+    """A piece labelled as the person's own, less what the client put around it."""
+    if part.derived_from is not None:
+        return [part]
+    request = _REQUEST.search(part.text) if "## My request" in part.text else None
+    text = part.text if request is None else part.text[request.end() :]
+    return template(text.strip())
 
 
 def _content_kinds(payload: dict[str, Any], length: int) -> list[str]:
@@ -151,7 +157,7 @@ def output_text(output: object) -> tuple[str, bool | None]:
         texts = [_item_text(item) for item in output]
         output = "\n".join(text for text in texts if text)
     elif type(output) is dict:
-        output = output.get("content") if type(output.get("content")) is str else dump(output)
+        output = word(output.get("content")) or word(output.get("text")) or dump(output)
     if type(output) is not str:
         return "", None
     if output.startswith('{"output":') and (wrapped := load_object(output)) is not None:

@@ -203,6 +203,14 @@ def content_texts(content: object) -> list[str]:
     return texts
 
 
+_PLACEHOLDERS = frozenset(MEDIA.values())
+
+
+def has_words(text: str) -> bool:
+    """Whether a text is more than placeholders of media."""
+    return any(line.strip() not in _PLACEHOLDERS for line in text.splitlines())
+
+
 def arguments_text(arguments: object) -> str:
     """A tool call's arguments as people would write them: the bare command, else `name: value` lines."""
     if type(arguments) is str:
@@ -333,13 +341,28 @@ def own_memory(text: str) -> Iterator[Part]:
         yield Part(None, text[position:])
 
 
+_TEMPLATE = re.compile(
+    r"\s*## User Input\s*```text[ \t]*\n(?P<input>.*?)\n?```\s*(?P<rest>You \*\*MUST\*\* consider the user input.*)\Z",
+    re.DOTALL,
+)
+
+
+def template(text: str) -> list[Part]:
+    """A prompt file that was sent with the person's input in it: the input is theirs, the rest is not."""
+    match = _TEMPLATE.match(text) if "## User Input" in text[:40] else None
+    if match is None:
+        return [Part(None, text)]
+    said = match["input"].strip()
+    return [*([Part(None, said)] if said else []), Part("command", match["rest"])]
+
+
 # -- marks of our own and of other memories -----------------------------------------------------------
 
 _OWN_PLACE = re.compile(r"(?:^|[/\\])generations[/\\][^/\\]+[/\\]memories_v2(?:[/\\]|$)")
 _OWN_TEXT = re.compile(r"<slowwave-own-session\b|^<evidence>\s*^\[(?:e\d+ |gap: )", re.MULTILINE)
 _OBSERVER = re.compile(r"<observed_from_primary_session>|\bYou are a Claude-Mem\b|^HEARTBEAT_OK\s*$", re.MULTILINE)
 _MEMORY_PLACES = (".codex/memories", "memories_v2", "MEMORY.md", "memory_summary.md", "/memory/", "rollout_summaries")
-_TOPIC = re.compile(r"\.claude[^\s\"']*/memory/|/memory/[\w.-]+\.md\b")
+_TOPIC = re.compile(r"\.claude[^\s\"']*/memory/")
 
 
 def is_own_place(cwd: str | None) -> bool:

@@ -1,0 +1,423 @@
+"""The state machine that turns the records of one Claude Code transcript into events."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from memory.clock import parse_iso
+from memory.model import ReadReport
+from rollouts.claude_text import (
+    answers,
+    attachment_reason,
+    attachment_text,
+    inner,
+    meta_reason,
+    result_parts,
+    said_on_refusal,
+    user_parts,
+)
+from rollouts.claude_tree import Node, NodeKind, Tree
+from rollouts.claude_types import (
+    AFTER_RESULT,
+    AGENT_TOOLS,
+    PARENT,
+    PROGRESS,
+    SILENT,
+    SILENT_BLOCKS,
+    SYSTEM_TEXTS,
+    TWIN_OF_RESULT,
+    Meta,
+)
+from rollouts.drafts import (
+    AGENT,
+    CALL,
+    COMMENTARY,
+    FINAL,
+    HUMAN,
+    MEDIA,
+    MESSAGE,
+    RESULT,
+    TOOL,
+    Draft,
+    Log,
+    Part,
+    arguments_text,
+    content_texts,
+    has_words,
+    is_own_tool,
+    listed,
+    mapped,
+    moment,
+    touches_memory,
+    word,
+)
+from rollouts.lines import Record
+
+
+class Reader:
+    """Feed it the records in order, then `finish`."""
+
+    def __init__(self, report: ReadReport) -> None:
+        self.report = report
+        self.log = Log()
+        self.meta = Meta()
+        self.tree = Tree()
+        self.recognised = False
+        self.first_human = ""
+        self._side: set[str] = set()
+        self._time: datetime | None = None
+        self._host_id: str | None = None
+        self._calls: dict[str, tuple[str, str | None]] = {}  # call id -> tool, why derived
+        self._messages: dict[str, list[Draft | str]] = {}  # message id -> its text drafts and call ids
+        self._closing: list[tuple[Draft, str]] = []  # texts since the last tool call, with their message id
+        self._types: dict[str, Callable[[Record], None]] = {
+            "user": self._user,
+            "assistant": self._assistant,
+            "system": self._system,
+            "attachment": self._attachment,
+            "progress": self._progress,
+            "summary": self._title,
+            "custom-title": self._title,
+            "ai-title": self._title,
+            "agent-name": self._title,
+            "relocated": self._relocated,
+            "derived-from": self._derived_from,
+            "history-suppression": self._suppression,
+        }
+
+    # -- lines ----------------------------------------------------------------------------------------
+
+    def prepare(self, line: bytes) -> bytes | None:
+        """Spares parsing what is no event: progress records, and the second copy of a tool result.
+
+        The cut keeps the braces of a record balanced only where the copy stands at its top level; anywhere else the
+        rest does not parse and the line is taken whole. Lines that may hold two records are never cut.
+        """
+        at = line.find(TWIN_OF_RESULT)
+        if at > 0:
+            if b'}{"' in line or line.find(b'{"parentUuid":', 1) > 0:
+                return line
+            if line.find(b'"message":{', 0, at) < 0 or line.find(b'"uuid":"', 0, at) < 0:
+                return line
+            rest = max(line.rfind(mark, at) for mark in AFTER_RESULT)
+            return line[:at] + (line[rest:] if rest > 0 else b"}")
+        if line.find(PROGRESS, 0, 800) > 0 and line.endswith(b"}") and line.find(b'{"parentUuid":', 1) < 0:
+            return self._pass_progress(line)
+        return line
+
+    def _pass_progress(self, line: bytes) -> bytes | None:
+        """Keeps a progress record's place in the tree without parsing it."""
+        start = line.rfind(b'"uuid":"') + 8
+        uuid = line[start : line.find(b'"', start)]
+        if start < 8 or not uuid or len(uuid) > 80 or b'"isSidechain":true' in line[:400]:
+            return line
+        self.recognised = True
+        parent = PARENT.search(line, 0, 200)
+        self._place(uuid.decode(errors="replace"), parent[1].decode(errors="replace") if parent else None)
+        return None
+
+    def _place(self, uuid: str, parent: str | None) -> None:
+        if uuid not in self.tree:
+            size = len(self.log.drafts)
+            self.tree.add(Node(uuid, parent, NodeKind.OTHER, size, size))
+
+    def feed(self, offset: int, record: Record) -> None:
+        """One record."""
+        kind = record.get("type")
+        handler = self._types.get(kind) if type(kind) is str else None
+        if handler is None:
+            if kind in SILENT and type(kind) is str:
+                self.recognised = self.recognised or "sessionId" in record or "messageId" in record
+                self.meta.session = self.meta.session or word(record.get("sessionId"))
+            else:
+                self.report.unknown(str(kind)[:80])
+            return
+        log = self.log
+        log.offset = offset
+        time = record.get("timestamp")
+        self._time = parse_iso(time) if type(time) is str else moment(time)
+        handler(record)
+
+    def finish(self) -> None:
+        """The end of what can be read: closes the last turn, sets abandoned branches aside."""
+        self._close_turn(aborted=False)
+        for node in self.tree.abandoned():
+            for draft in self.log.drafts[node.begin : node.end]:
+                draft.demote("abandoned_branch")
+
+    # -- chain records --------------------------------------------------------------------------------
+
+    def _enter(self, record: Record) -> bool:
+        """Takes the fields all chain records share; False for a record that stands in the file already."""
+        uuid = word(record.get("uuid"))
+        sidechain = record.get("isSidechain") is True
+        if uuid is not None and (uuid in self.tree or uuid in self._side):
+            self.report.duplicates += 1
+            return False
+        meta = self.meta
+        self.recognised = True
+        if meta.cwd is None or meta.entrypoint is None or meta.version is None:
+            meta.take(record)
+        if sidechain:
+            meta.sidechain = True
+            if uuid is not None:
+                self._side.add(uuid)
+        else:
+            meta.main_chain = True
+        cwd = record.get("cwd")
+        if type(cwd) is str and cwd and cwd != self.log.cwd:
+            self.log.cwd = cwd
+        self._host_id = uuid
+        fork = record.get("forkedFrom")
+        if type(fork) is dict:
+            meta.forked_from = meta.forked_from or word(fork.get("sessionId"))
+            self._host_id = word(fork.get("messageUuid")) or uuid
+        return True
+
+    def _leave(self, record: Record, kind: NodeKind, begin: int, message: str | None = None) -> None:
+        """Gives the record its place in the tree."""
+        uuid = record.get("uuid")
+        if type(uuid) is not str or not uuid or record.get("isSidechain") is True:
+            return
+        parent = word(record.get("parentUuid")) or word(record.get("logicalParentUuid"))
+        self.tree.add(Node(uuid, parent, kind, begin, len(self.log.drafts), message, parent is None))
+
+    def _user(self, record: Record) -> None:
+        if not self._enter(record):
+            return
+        begin = len(self.log.drafts)
+        content = mapped(record.get("message")).get("content")
+        texts: list[str] = []
+        results = False
+        for block in [content] if type(content) is str else listed(content):
+            if type(block) is dict and block.get("type") == "tool_result":
+                self._result(block)
+                results = True
+            else:
+                texts += content_texts([block])
+        spoken = self._user_texts(texts, record) if texts else False
+        kind = NodeKind.RESULT if results else NodeKind.HUMAN if spoken else NodeKind.OTHER
+        self._leave(record, kind, begin)
+
+    def _user_texts(self, texts: list[str], record: Record) -> bool:
+        """Texts in the user's role; True where the person spoke."""
+        reason = _not_typed(record)
+        if reason is not None:
+            text = "\n".join(texts)
+            self.log.derived(meta_reason(text) if reason == "meta" else reason, text, self._time, self._host_id)
+            if reason == "notification":
+                self._agent_result(text)
+            return False
+        if record.get("isSidechain") is True:
+            self.log.add(AGENT, MESSAGE, "\n".join(texts), self._time, self._host_id)
+            return False
+        if mapped(record.get("origin")).get("kind") == "human" or record.get("promptSource") in {"typed", "queued"}:
+            self.meta.typed = True
+        return self._parts([part for text in texts for part in user_parts(text)])
+
+    def _parts(self, parts: list[Part]) -> bool:
+        """Injected pieces, then the person's own words as one event; True where there are such words."""
+        words: list[str] = []
+        for reason, text in parts:
+            if reason is None:
+                words.append(text)
+            elif reason == "shell_input":
+                words.append(f"! {inner(text)}")
+            elif reason == "shell_output":
+                if output := inner(text):
+                    self.log.add(TOOL, RESULT, output, self._time, self._host_id, "user_shell")
+            else:
+                self.log.derived(reason, text, self._time, self._host_id)
+                if reason == "interrupt":
+                    self._close_turn(aborted=True)
+                elif reason == "notification":
+                    self._agent_result(text)
+        text = "\n".join(words).strip()
+        if not text:
+            return False
+        self._close_turn(aborted=False)
+        self.log.add(HUMAN, MESSAGE, text, self._time, self._host_id)
+        if not self.first_human and has_words(text):
+            self.first_human = text
+        return True
+
+    def _agent_result(self, notification: str) -> None:
+        """What a background agent reported inside a notification is another agent's word."""
+        match = re.search(r"<result>\s*(.*?)\s*</result>", notification, re.DOTALL)
+        if match is not None and match[1]:
+            self.log.add(AGENT, MESSAGE, match[1], self._time, self._host_id)
+
+    def _assistant(self, record: Record) -> None:
+        if not self._enter(record):
+            return
+        begin = len(self.log.drafts)
+        message = mapped(record.get("message"))
+        message_id = word(message.get("id"))
+        content = message.get("content")
+        failed = record.get("isApiErrorMessage") is True or message.get("model") == "<synthetic>"
+        known = self._messages.setdefault(message_id, []) if message_id else []
+        for each in [content] if type(content) is str else listed(content):
+            block: dict[str, Any] = each if type(each) is dict else {"type": "text", "text": each}
+            kind = block.get("type")
+            if kind == "text":
+                text = block.get("text")
+                if type(text) is str and text and not text.isspace():
+                    self._text(text.strip(), record, message_id, known, failed=failed)
+            elif kind in {"tool_use", "server_tool_use", "mcp_tool_use"}:
+                self._call(block, known)
+            elif type(kind) is str and kind.endswith("_tool_result"):
+                self._result(block)
+            elif type(kind) is str and kind in MEDIA:
+                self.log.add(COMMENTARY, MESSAGE, MEDIA[kind], self._time, self._host_id)
+            elif kind not in SILENT_BLOCKS:
+                self.report.unknown(f"assistant/{str(kind)[:80]}")
+        self._leave(record, NodeKind.ASSISTANT, begin, message_id)
+
+    def _text(
+        self, text: str, record: Record, message_id: str | None, known: list[Draft | str], *, failed: bool
+    ) -> None:
+        """A text block. One answer is written as several records, some of which repeat or complete earlier ones."""
+        for earlier in known:
+            if type(earlier) is Draft and earlier.full_chars <= len(text) and text.startswith(earlier.text):
+                if earlier.full_chars == len(text):
+                    self.report.duplicates += 1
+                    return
+                earlier.demote("partial")
+        if failed:
+            self.log.derived("api_error", text, self._time, self._host_id)
+            return
+        if record.get("isSidechain") is True:
+            known.append(self.log.add(AGENT, MESSAGE, text, self._time, self._host_id))
+            return
+        draft = self.log.add(COMMENTARY, MESSAGE, text, self._time, self._host_id)
+        known.append(draft)
+        self._closing.append((draft, message_id or ""))
+
+    # -- tools ----------------------------------------------------------------------------------------
+
+    def _call(self, block: dict[str, Any], known: list[Draft | str]) -> None:
+        call_id = word(block.get("id"))
+        if call_id is not None:
+            if call_id in known:
+                self.report.duplicates += 1
+                return
+            known.append(call_id)
+        name = word(block.get("name")) or "unknown"
+        text = arguments_text(block.get("input"))
+        reason = "own_tool" if is_own_tool(name) else "memory" if touches_memory(text) else None
+        if call_id is not None:
+            self._calls[call_id] = name, reason
+        if reason is None:
+            self.log.add(TOOL, CALL, text, self._time, self._host_id, name, call_id)
+        else:
+            self.log.derived(reason, text, self._time, self._host_id, CALL, name, call_id)
+        self._closing.clear()
+
+    def _result(self, block: dict[str, Any]) -> None:
+        log, call_id = self.log, word(block.get("tool_use_id"))
+        name, reason = self._calls.get(call_id or "", (None, None))
+        text, beside = result_parts(block.get("content"))
+        ok = block.get("is_error") is not True
+        if reason is not None:
+            log.derived(reason, text, self._time, self._host_id, RESULT, name, call_id, ok)
+        elif ok and (given := answers(text)):
+            log.add(HUMAN, MESSAGE, given, self._time, self._host_id, name, call_id)
+        else:
+            tier = AGENT if name in AGENT_TOOLS else TOOL
+            log.add(tier, RESULT, text, self._time, self._host_id, name, call_id, ok)
+            if not ok and (said := said_on_refusal(text)):
+                log.add(HUMAN, MESSAGE, said, self._time, self._host_id)
+        for part in beside:
+            log.derived(part.derived_from or "reminder", part.text, self._time, self._host_id)
+
+    # -- the rest -------------------------------------------------------------------------------------
+
+    def _system(self, record: Record) -> None:
+        if not self._enter(record):
+            return
+        begin = len(self.log.drafts)
+        reason = SYSTEM_TEXTS.get(str(record.get("subtype")), "notification")
+        self.log.derived(reason, word(record.get("content")) or "", self._time, self._host_id)
+        self._leave(record, NodeKind.OTHER, begin)
+
+    def _attachment(self, record: Record) -> None:
+        if not self._enter(record):
+            return
+        begin = len(self.log.drafts)
+        attachment = mapped(record.get("attachment"))
+        kind = str(attachment.get("type"))[:80]
+        spoken = False
+        if kind == "queued_command":
+            spoken = self._queued(attachment, record)
+        else:
+            reason = attachment_reason(kind)
+            if reason is None:
+                self.report.unknown(f"attachment/{kind}")
+            text = attachment_text(attachment)
+            if reason == "instructions_file" and "/memory/" in str(attachment.get("path")):
+                reason = "memory"
+            self.log.derived(reason or "attachment", text, self._time, self._host_id)
+        self._leave(record, NodeKind.HUMAN if spoken else NodeKind.OTHER, begin)
+
+    def _queued(self, attachment: dict[str, Any], record: Record) -> bool:
+        """A prompt typed while the agent was at work."""
+        texts = content_texts(attachment.get("prompt"))
+        if attachment.get("commandMode") == "bash":
+            texts = [f"! {text}" for text in texts]
+        merged = {key: attachment.get(key) or record.get(key) for key in ("origin", "isMeta", "isSidechain")}
+        if attachment.get("commandMode") not in {None, "prompt", "bash"}:
+            merged["origin"] = {"kind": str(attachment.get("commandMode"))}
+        return self._user_texts(texts, merged) if texts else False
+
+    def _progress(self, record: Record) -> None:
+        """Only its place in the tree counts, as in `prepare`."""
+        self.recognised = True
+        uuid = word(record.get("uuid"))
+        if uuid is not None and record.get("isSidechain") is not True:
+            self._place(uuid, word(record.get("parentUuid")))
+
+    def _title(self, record: Record) -> None:
+        kind = str(record.get("type"))
+        field = {"summary": "summary", "custom-title": "customTitle", "ai-title": "aiTitle", "agent-name": "agentName"}
+        self.meta.session = self.meta.session or word(record.get("sessionId"))
+        if title := word(record.get(field[kind])):
+            self.meta.titles = {**(self.meta.titles or {}), kind: title[:200]}
+
+    def _relocated(self, record: Record) -> None:
+        if cwd := word(record.get("relocatedCwd")):
+            self.meta.relocated = cwd
+            self.log.cwd = cwd
+
+    def _derived_from(self, record: Record) -> None:
+        for session in listed(record.get("sessions")):
+            self.meta.forked_from = self.meta.forked_from or word(mapped(session).get("id"))
+
+    def _suppression(self, record: Record) -> None:
+        self.meta.suppressed = True
+
+    def _close_turn(self, *, aborted: bool) -> None:
+        """The closing text of a turn is its last message after the last tool call, unless it was broken off."""
+        if self._closing and not aborted:
+            last = self._closing[-1][1]
+            for draft, message_id in self._closing:
+                if (message_id == last and message_id) or draft is self._closing[-1][0]:
+                    draft.tier = FINAL if draft.derived_from is None else draft.tier
+        self._closing.clear()
+
+
+def _not_typed(record: Record) -> str | None:
+    """Why nobody typed this user record; None where a person (or an agent, in a sidechain) may have."""
+    if record.get("isCompactSummary") is True:
+        return "compaction"
+    if record.get("isMeta") is True or record.get("isVirtual") is True or record.get("textNotTyped") is True:
+        return "meta"
+    if record.get("isVisibleInTranscriptOnly") is True:
+        return "meta"
+    origin = record.get("origin")
+    kind = origin.get("kind") if type(origin) is dict else None
+    if kind is None or kind == "human":
+        return None
+    return "notification" if kind in {"task-notification", "auto-continuation"} else "third_party"
