@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import prompts
@@ -22,6 +23,7 @@ from memory.errors import (
 )
 from memory.llm.base import CallContext, ChatReply, Message, ToolCall
 from memory.llm.calls import Tokens, ask_chat
+from memory.model import DIFF_NAME, MAX_SUMMARY_BYTES, SUMMARY_NAME, Violation
 from memory.progress import Step
 from memory.runtime import Runtime
 from memory.workspace import Staging
@@ -47,6 +49,7 @@ class Session:
     repairs: int = 0
     transcript: list[str] = field(default_factory=list)
     failing: tuple[str, int] = ("", 0)
+    read: set[str] = field(default_factory=set)
 
 
 async def work(
@@ -54,12 +57,16 @@ async def work(
     staging: Staging,
     *,
     first_message: str,
+    must_read: frozenset[str],
     case: Callable[[bytes], Case],
     context: CallContext,
     tokens: Tokens,
     session: Session | None = None,
 ) -> tuple[str, Verdict]:
     """Lets the agent work until the gate accepts its candidate or a budget ends.
+
+    `must_read` are the paths of new and changed inputs: an agent that looked at neither them nor the diff has not
+    done its work, whatever it says [M4].
 
     Returns the accepted text and the verdict. Raises GateRejected (violations of the last candidate),
     BudgetExceeded (`consolidate.max_requests`, or a ceiling of the ledger), TimeoutModelError (`batch_minutes`),
@@ -78,7 +85,7 @@ async def work(
             _carry_out_all(runtime, session, staging, reply.tool_calls)
             continue
         text = _candidate(staging)
-        verdict = judge(case(text.encode("utf-8", "surrogatepass")))
+        verdict = _with_unread(judge(case(text.encode("utf-8", "surrogatepass"))), session, must_read)
         if verdict.passed:
             session.transcript.append("gate: passed")
             return text, verdict
@@ -156,6 +163,8 @@ def _carry_out_all(runtime: Runtime, session: Session, staging: Staging, calls: 
             _break_loop(runtime, session, call)
         else:
             session.failing = ("", 0)
+            if call.name == "read":
+                session.read.add(str(json.loads(call.arguments)["path"]))
     session.transcript.append(f"{len(calls)} tool call{'s' if len(calls) != 1 else ''}")
 
 
@@ -185,6 +194,17 @@ def _shorten(session: Session, tokens: Tokens, window: int) -> None:
             total -= sizes[place]
 
 
+def _with_unread(verdict: Verdict, session: Session, must_read: frozenset[str]) -> Verdict:
+    if DIFF_NAME in session.read or must_read <= session.read:
+        return verdict
+    missing = sorted(must_read - session.read)
+    more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
+    message = (
+        f"You have read neither {DIFF_NAME} nor what is new: {', '.join(missing[:5])}{more}. Read before you finish."
+    )
+    return replace(verdict, violations=(*verdict.violations, Violation("unread_input", message)))
+
+
 def _candidate(staging: Staging) -> str:
     """What stands in the staged summary now; empty when the agent wrote none."""
     try:
@@ -196,7 +216,7 @@ def _candidate(staging: Staging) -> str:
 def _repair_message(verdict: Verdict, text: str) -> str:
     return prompts.render(
         "consolidate_repair",
-        summary_name="memory_summary.md",
+        summary_name=SUMMARY_NAME,
         size_bytes=len(text.encode("utf-8", "surrogatepass")),
         violations=verdict.violations[:60],
     )
@@ -204,9 +224,9 @@ def _repair_message(verdict: Verdict, text: str) -> str:
 
 def _system_variables() -> dict[str, object]:
     return {
-        "summary_name": "memory_summary.md",
-        "diff_name": "phase2_workspace_diff.md",
-        "max_bytes": 10_000,
+        "summary_name": SUMMARY_NAME,
+        "diff_name": DIFF_NAME,
+        "max_bytes": MAX_SUMMARY_BYTES,
         "target_bytes": 8_000,
     }
 

@@ -31,6 +31,8 @@ SUBJECT_SHARE = 0.25
 """Least share of a former bullet's words in the later bullet that is said to replace it."""
 PINNED_SHARE = 0.6
 """Least share of a pinned note's words in the bullets that cite it."""
+FULL_BYTES = 9_000
+"""From this size on, new sources may stay unlisted for lack of room."""
 INDEX = HEADINGS[3]
 PERSONAL = HEADINGS[:2]
 
@@ -71,7 +73,8 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What the gate judges. `changed` are citations whose text differs from the last version's input.
+    """What the gate judges. `changed` are citations whose text differs from the last version's input, `fresh` those
+    that the last version did not have.
 
     `secrets` finds secrets in a text (rule names); it is injected so that the gate stays pure.
     """
@@ -81,6 +84,7 @@ class Case:
     sources: Mapping[str, Source]
     previous: str = ""
     changed: frozenset[str] = frozenset()
+    fresh: frozenset[str] = frozenset()
     secrets: Callable[[str], list[str]] = field(default=lambda text: [])
 
 
@@ -118,6 +122,7 @@ def judge(case: Case) -> Verdict:
         found += _content_of(claim, case)
     found += _duplicates(bullets)
     found += _pinned(bullets, case)
+    found += _unlisted(bullets, case, len(case.candidate))
     lost, changes = _shrink(bullets, case, len(case.candidate))
     found += lost
     found += [Violation("secret", f"The text holds a secret ({rule}).") for rule in sorted(set(case.secrets(text)))]
@@ -216,18 +221,24 @@ def _content_of(claim: Claim, case: Case) -> Iterator[Violation]:
     for count in support.counts(claim.text):
         if count != len(claim.citations) and not any(support.stands_in(str(count), text) for text in texts):
             yield Violation("wrong_count", f"The bullet counts {count} but cites {len(claim.citations)}.", claim.line)
-    share = support.coverage(claim.text, texts)
-    if share < SUPPORT_SHARE:
-        yield Violation("unsupported_text", f"Only {share:.0%} of the bullet's words stand in its sources.", claim.line)
-    if claim.section == INDEX or not (claim.section in PERSONAL or support.is_instruction(claim.text)):
-        return
     spoken = [bullet for source in cited for bullet in source.spoken]
-    if support.coverage(_without_scope(claim.text), spoken) < ORDER_SHARE:
-        yield Violation(
-            "untrusted_instruction",
-            "A preference or instruction must rest on the user's words, not on tool output or an agent's words alone.",
-            claim.line,
-        )
+    # Sentence by sentence: a supported one must not carry an invented one along.
+    for sentence in support.sentences(_without_scope(claim.text)):
+        share = support.coverage(sentence, texts)
+        if share < SUPPORT_SHARE:
+            message = f"Only {share:.0%} of the words of «{_clip(sentence, 60)}» stand in the cited sources."
+            yield Violation("unsupported_text", message, claim.line)
+        ordering = support.is_instruction(sentence)
+        if not ordering and (claim.section not in PERSONAL or len(support.terms(sentence)) < 2):
+            continue
+        if claim.section == INDEX and not ordering:
+            continue
+        if support.coverage(sentence, spoken) < ORDER_SHARE:
+            yield Violation(
+                "untrusted_instruction",
+                "A preference or instruction must rest on the user's words, not on tool output or an agent's alone.",
+                claim.line,
+            )
 
 
 def _without_scope(text: str) -> str:
@@ -259,6 +270,16 @@ def _pinned(bullets: list[Claim], case: Case) -> Iterator[Violation]:
         mine = [claim.text for claim in bullets if source.citation in claim.citations]
         if support.coverage(source.text, mine) < PINNED_SHARE:
             yield Violation("pinned_missing", f"The pinned note [{source.citation}] must be present in the summary.")
+
+
+def _unlisted(bullets: list[Claim], case: Case, size: int) -> Iterator[Violation]:
+    """A new source that no line cites was not consolidated, whatever the model says [M4 O41 X11]."""
+    if size >= FULL_BYTES:
+        return
+    known = {citation for claim in bullets for citation in claim.citations}
+    for citation in sorted(case.fresh - known):
+        message = f"The new source [{citation}] is cited nowhere; list it at least under {INDEX}."
+        yield Violation("source_unlisted", message)
 
 
 # -- what vanished --------------------------------------------------------------------------------------

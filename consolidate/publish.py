@@ -123,6 +123,10 @@ def _recover_locked(store: Store, workspace: Workspace) -> list[str]:
         with store.write() as tx:
             if verdict is Verdict.FINISH and all(row.number != other.number for other in store.versions.all(tx)):
                 store.versions.add(row, tx)
+            if verdict is Verdict.FINISH:
+                store.jobs.succeed_interrupted(
+                    intent.job_kind, intent.job_key, token=intent.token, generation=intent.generation, tx=tx
+                )
             store.intents.close(intent.id, tx)
         lines.append(f"version {row.number}: the interrupted publish was {said}")
     return lines

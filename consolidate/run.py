@@ -122,7 +122,9 @@ def gather(runtime: Runtime, last: VersionRow | None) -> Selection:
         limits=runtime.settings.consolidate,
         cited_before=former,
     )
-    return replace(selection, manifest=replace(selection.manifest, left_out=selection.manifest.left_out + tuple(skipped)))
+    return replace(
+        selection, manifest=replace(selection.manifest, left_out=selection.manifest.left_out + tuple(skipped))
+    )
 
 
 # -- before the work --------------------------------------------------------------------------------------
@@ -209,7 +211,7 @@ async def _attempt(
     previous = _confirmed(runtime, last)
     secrets = runtime.redactor
     sources = _sources(selection)
-    changed = _changed(manifest, last)
+    changed, fresh = _changed(manifest, last), _fresh(manifest, last)
 
     def case(candidate: bytes) -> gate.Case:
         return gate.Case(
@@ -218,6 +220,7 @@ async def _attempt(
             sources,
             previous,
             changed,
+            fresh,
             lambda text: [finding.rule for finding in secrets.findings(text)],
         )
 
@@ -230,6 +233,7 @@ async def _attempt(
                 runtime,
                 staging,
                 first_message=message,
+                must_read=frozenset(i.path for i in manifest.inputs if i.citation in changed | fresh),
                 case=case,
                 context=context,
                 tokens=runtime.tokens,
@@ -296,6 +300,11 @@ def _changed(manifest: Manifest, last: VersionRow | None) -> frozenset[str]:
         return frozenset()
     before = {item["citation"]: item["sha256"] for item in last.manifest["inputs"]}
     return frozenset(i.citation for i in manifest.inputs if before.get(i.citation, i.sha256) != i.sha256)
+
+
+def _fresh(manifest: Manifest, last: VersionRow | None) -> frozenset[str]:
+    before = {item["citation"] for item in last.manifest["inputs"]} if last is not None else set()
+    return frozenset(item.citation for item in manifest.inputs) - before
 
 
 def _first_message(selection: Selection, previous: str) -> str:

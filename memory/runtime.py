@@ -19,7 +19,6 @@ from memory.progress import Progress, silent
 from memory.redact import Redactor
 from memory.settings import RedactSettings, Settings
 from memory.state import Ledger, Store
-from memory.tokens import TokenCounter
 from memory.workspace import Workspace
 
 
@@ -61,6 +60,9 @@ def open_runtime(
 
     Raises StateError, WorkspaceError or SettingsError when one of them cannot be used.
     """
+    # Loading a vocabulary is for runs only: tests and readers that build a Runtime by hand do not pay for it.
+    from memory.tokens import TokenCounter
+
     moment = clock or SystemClock()
     tokens = TokenCounter(settings.model.vocabulary)
     with Store.open(settings, moment) as store:

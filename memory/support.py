@@ -141,6 +141,17 @@ def similarity(left: str, right: str) -> float:
     return len(a & b) / len(a | b) if a or b else 1.0
 
 
+_SENTENCE_END = re.compile(r"(?<=[.!?;])\s+|(?<=[。！？；])\s*")
+
+
+def sentences(text: str) -> list[str]:
+    """A claim's sentences, marks left out; a full stop inside backticks or a number ends none."""
+    parts = re.split(r"(`[^`]*`)", without_marks(text))
+    shielded = "".join(part.replace(" ", "\x00") if part.startswith("`") else part for part in parts)
+    found = (part.replace("\x00", " ").strip() for part in _SENTENCE_END.split(shielded))
+    return [part for part in found if part]
+
+
 # -- forms that are never memory ------------------------------------------------------------------------
 
 _REFUSAL = re.compile(

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from memory.documents import print_rollout_summary
 from memory.errors import InvalidAnswerError
 from memory.llm.base import (
     CallContext,
@@ -23,6 +27,12 @@ from memory.llm.base import (
     ToolSpec,
     Usage,
 )
+from memory.llm.calls import ByteTokens
+from memory.model import Boundary, Outcome, RolloutId, SummaryHeader
+from memory.runtime import Runtime
+from memory.settings import Settings, load
+from memory.state import Lease, Ledger, OutputRow, Store
+from memory.workspace import Workspace
 
 
 class FrozenClock:
@@ -140,3 +150,91 @@ def call(name: str, call_id: str = "c1", /, **arguments: Any) -> ToolCall:
 def dump(value: BaseModel) -> str:
     """A model as the JSON text a provider would send."""
     return value.model_dump_json()
+
+
+@dataclass
+class StoreBench:
+    """One store under test. `add` puts a finished extraction into it, `runtime` starts a run."""
+
+    settings: Settings
+    clock: FrozenClock
+    store: Store
+    workspace: Workspace
+    model: ScriptedModel
+    runs: int = 0
+
+    def runtime(self, *, trigger: str = "manual", **sections: Mapping[str, object]) -> Runtime:
+        self.runs += 1
+        settings = self.settings
+        for section, keys in sections.items():
+            settings = settings.model_copy(update={section: getattr(settings, section).model_copy(update=dict(keys))})
+        run_id = f"run-{self.runs}"
+        return Runtime(
+            settings=settings,
+            clock=self.clock,
+            store=self.store,
+            workspace=self.workspace,
+            extract_model=self.model,
+            consolidate_model=self.model,
+            meter=Ledger(self.store, settings.budget, self.clock, run_id),
+            tokens=ByteTokens(),
+            run_id=run_id,
+            owner=f"test:{run_id}",
+            trigger=trigger,
+        )
+
+    def add(
+        self,
+        session: str,
+        body: str,
+        *,
+        human: tuple[int, ...] = (1,),
+        ended: datetime | None = None,
+        project: str = "shop",
+    ) -> str:
+        """A kept rollout summary of `codex:<session>`; returns its citation."""
+        rollout = RolloutId.parse(f"codex:{session}")
+        moment = ended or self.clock.now() - timedelta(days=1)
+        boundary = Boundary(len(body), 9, hashlib.sha256(body.encode()).hexdigest())
+        header = SummaryHeader(
+            rollout,
+            project,
+            project,
+            f"/home/dev/{project}",
+            "main",
+            moment,
+            moment,
+            boundary,
+            Outcome.SUCCESS,
+            session,
+            human,
+        )
+        text = print_rollout_summary(header, body)
+        sha = self.workspace.write_rollout_summary(rollout.source_id, text)
+        lease = self.store.jobs.claim(
+            "extract", str(rollout), boundary=boundary.key(), owner="test", lease_seconds=60, max_failures=3
+        )
+        assert isinstance(lease, Lease)
+        row = OutputRow(
+            rollout, self.store.generation, boundary, True, Outcome.SUCCESS, session, sha, project, project, moment,
+            self.clock.now(), "scripted-model",
+        )  # fmt: skip
+        with self.store.write() as tx:
+            self.store.outputs.save(lease, row, tx)
+            self.store.jobs.succeed(lease, tx)
+        return rollout.citation
+
+    def remove(self, session: str) -> None:
+        """Takes a source away, as a forget does."""
+        rollout = RolloutId.parse(f"codex:{session}")
+        self.workspace.remove_rollout_summary(rollout.source_id)
+        self.store.outputs.delete(rollout)
+
+
+@contextmanager
+def store_bench(folder: Path, clock: FrozenClock | None = None) -> Iterator[StoreBench]:
+    """A fresh home with state and workspace under `folder`."""
+    moment = clock or FrozenClock()
+    settings = load(environ={"SLOWWAVE_HOME": str(folder / "home"), "HOME": str(folder)})
+    with Store.open(settings, moment) as store:
+        yield StoreBench(settings, moment, store, Workspace.open(settings.home, store.generation), ScriptedModel())

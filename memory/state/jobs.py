@@ -207,6 +207,22 @@ class Jobs(Aggregate):
             values = {"status": "released", "attempts": jobs.c.attempts - 1}
             self._fenced(connection, lease, values | _ended(self._now()))
 
+    def succeed_interrupted(self, kind: str, key: str, *, token: int, generation: str, tx: Tx) -> bool:
+        """Records the success of an attempt whose process died after its work was durable; True when it counted.
+
+        Only recovery may: it has seen the result on disk. A job that was claimed again since is left alone.
+        """
+        same = and_(jobs.c.kind == kind, jobs.c.key == key, jobs.c.token == token, jobs.c.generation == generation)
+        values = {
+            "status": "done",
+            "done_boundary": jobs.c.boundary,
+            "attempts": 0,
+            "retry_at": None,
+            "error_code": None,
+            "error_message": None,
+        }
+        return bool(tx.execute(update(jobs).where(same).values(**values | _ended(self._now()))).rowcount)
+
     def reap(self) -> list[JobRow]:
         """Turns claims whose lease ran out into failures and returns them as they are now.
 
