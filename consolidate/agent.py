@@ -21,8 +21,8 @@ from memory.errors import (
     TimeoutModelError,
     WorkspaceError,
 )
-from memory.llm.base import CallContext, ChatReply, Message, ToolCall
-from memory.llm.calls import Tokens, ask_chat
+from memory.llm.base import CallContext, ChatReply, Message, Tokens, ToolCall
+from memory.llm.calls import ask_chat
 from memory.model import DIFF_NAME, MAX_SUMMARY_BYTES, SUMMARY_NAME, Violation
 from memory.progress import Step
 from memory.runtime import Runtime

@@ -3,13 +3,13 @@
 Rollout summary file: front matter, then a body of `SUMMARY_SECTIONS` whose bullets end with anchors `[e12]`.
 Main summary: line `v1`, the four `HEADINGS`, bullets that end with citations `[3f9a1c2e]` or `[note:NAME]`.
 Evidence print: one label per event, later lines of its text indented by two spaces, so that no text inside an
-event can pass for a label.
+event can pass for a label. Everything a reader may take for a line break counts as one.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -34,6 +34,7 @@ LABEL = re.compile(
     r"(?: (?P<kind>call|result) (?P<tool>\S+)(?: (?P<ok>ok|error))?)?(?P<cut> cut)?\](?: (?P<text>.*))?$"
 )
 GAP = re.compile(r"^\[gap: .*\]$")
+_BREAK = re.compile(r"\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,8 @@ class PrintedEvent:
 def print_event(event: PrintedEvent) -> str:
     """`[e12 human 2026-11-28T09:14+01:00] text`, tool events with `call NAME` or `result NAME ok|error`.
 
-    The time is local time with its offset, minutes precision; `-` where unknown.
+    The time is local time with its offset, minutes precision; `-` where unknown. Space at the ends of lines and
+    empty lines at the end of the text are not kept.
     """
     parts = [f"e{event.number}", event.tier.value, _minutes(event.time)]
     if event.kind is not EventKind.MESSAGE:
@@ -63,7 +65,7 @@ def print_event(event: PrintedEvent) -> str:
             parts.append("ok" if event.ok else "error")
     if event.cut:
         parts.append("cut")
-    first, *rest = event.text.split("\n")
+    first, *rest = _BREAK.split(event.text.rstrip())
     return "\n".join([f"[{' '.join(parts)}] {first}".rstrip(), *(f"  {line}".rstrip() for line in rest)])
 
 
@@ -148,10 +150,9 @@ def parse_rollout_summary(text: str) -> tuple[SummaryHeader, str]:
     match = re.match(r"\A---\n(.*?)\n---\n(.*)\Z", text, re.DOTALL)
     if match is None:
         raise ValueError("no front matter")
-    fields = dict(line.partition(": ")[::2] for line in match[1].replace(":\n", ": \n").split("\n"))
-    fields = {key.rstrip(":"): value for key, value in fields.items()}
+    fields = {key: value.strip() for key, _, value in (line.partition(":") for line in match[1].split("\n"))}
     try:
-        offset, events, digest = fields["boundary"].split(":")
+        offset, events, digest = _three(fields["boundary"])
         header = SummaryHeader(
             source=RolloutId.parse(fields["source"]),
             project=fields["project"],
@@ -168,6 +169,13 @@ def parse_rollout_summary(text: str) -> tuple[SummaryHeader, str]:
     except KeyError as error:
         raise ValueError(f"front matter lacks {error.args[0]}") from None
     return header, match[2].strip()
+
+
+def _three(boundary: str) -> tuple[str, str, str]:
+    parts = boundary.split(":")
+    if len(parts) != 3:
+        raise ValueError("front matter has a boundary that is not offset:events:hash")
+    return parts[0], parts[1], parts[2]
 
 
 def sections(body: str) -> dict[str, list[str]]:
@@ -225,7 +233,7 @@ def claims(summary: str) -> list[Claim]:
     return found
 
 
-def print_summary(bullets: dict[str, Iterable[str]]) -> str:
+def print_summary(bullets: Mapping[str, Iterable[str]]) -> str:
     """`v1` and the four headings with the given bullets (text with citations, without the dash)."""
     lines = ["v1"]
     for heading in HEADINGS:
@@ -234,4 +242,4 @@ def print_summary(bullets: dict[str, Iterable[str]]) -> str:
 
 
 def _one_line(text: str) -> str:
-    return re.sub(r"\s*[\r\n]+\s*", " ", text).strip()
+    return " ".join(part for line in _BREAK.split(text) if (part := line.strip()))

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from memory import models
 from memory.clock import Clock, SystemClock
 from memory.errors import Cancelled
-from memory.llm.base import Meter, Model
-from memory.llm.calls import Tokens
+from memory.llm.base import Meter, Model, Tokens
 from memory.progress import Progress, silent
 from memory.redact import Redactor
 from memory.settings import RedactSettings, Settings

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ValidationError
 from memory.documents import print_rollout_summary
 from memory.errors import InvalidAnswerError
 from memory.llm.base import (
+    ByteTokens,
     CallContext,
     CallRecord,
     ChatReply,
@@ -27,7 +28,6 @@ from memory.llm.base import (
     ToolSpec,
     Usage,
 )
-from memory.llm.calls import ByteTokens
 from memory.model import Boundary, Outcome, RolloutId, SummaryHeader
 from memory.runtime import Runtime
 from memory.settings import Settings, load
