@@ -314,9 +314,14 @@ def _by_time(
     if now < ready:
         ahead = " (the session's clock is ahead of ours)" if row.last_event and row.last_event > now else ""
         return Verdict(Reason.NOT_IDLE, f"last event {iso(last)}; idle at {iso(ready)}{ahead}", ready)
-    oldest = picks.since if picks.since is not None else now - timedelta(days=extract.max_age_days)
-    if last < oldest:
-        return Verdict(Reason.TOO_OLD, f"last event {iso(last)}, before {iso(oldest)}")
+    if picks.since is not None:
+        return (
+            Verdict(Reason.TOO_OLD, f"last event {iso(last)}, before {iso(picks.since)}")
+            if last < picks.since
+            else None
+        )
+    if last < now - timedelta(days=extract.max_age_days):
+        return Verdict(Reason.TOO_OLD, f"last event {iso(last)}, more than {extract.max_age_days:g} days ago")
     return None
 
 
