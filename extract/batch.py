@@ -1,0 +1,140 @@
+"""Stage 1 as one story: which sessions, how large a window, each of them, what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from extract.one import extract_one
+from extract.outcomes import Cancelled, Deferred, ExtractOutcome, ExtractReport, Stopped, sentence
+from memory import models
+from memory.progress import Step
+from memory.runtime import Runtime
+from memory.state import RolloutRow
+from rollouts.discover import choose
+from rollouts.eligibility import NO_PICKS, Picks, Selection, classify
+
+
+async def run(runtime: Runtime, *, picks: Picks = NO_PICKS, selection: Selection | None = None) -> ExtractReport:
+    """Extracts one batch of what discovery found and says how each rollout ended.
+
+    `selection` is taken as it is where a caller has one (a dry run's, say). Raises StateError when the state cannot
+    be used, and asyncio.CancelledError when the task itself is cancelled; then every claim was given back.
+    """
+    # 1. Is it wanted at all?
+    off = _not_wanted(runtime)
+    if off:
+        return ExtractReport(off=off)
+    # 2. Which sessions: idle, young enough, not done, at most a batch [Z063-Z070].
+    if selection is None:
+        selection = choose(runtime.settings, runtime.clock, runtime.store, picks=picks)
+    if not selection.chosen:
+        return _report(runtime, selection, ())
+    # 3. How much fits: the model's own window, or a cautious guess [Z075 Z076].
+    window = await runtime.extract_model.window() or runtime.settings.extract.fallback_window
+    # 4. Each of them, a few at a time; one that fails never holds up the others [M76].
+    outcomes = await _extract_all(runtime, selection.chosen, window)
+    # 5. What `status` and `why` will say about them.
+    _store_reasons(runtime, selection.chosen)
+    return _report(runtime, selection, outcomes)
+
+
+def _not_wanted(runtime: Runtime) -> str:
+    memory = runtime.settings.memory
+    if not memory.enabled or memory.mode == "off":
+        return "Memory is switched off (memory.enabled, memory.mode)."
+    if runtime.trigger != "manual" and memory.mode != "long":
+        return "memory.mode is not long: nothing runs by itself; `slowwave run` works."
+    return ""
+
+
+def _report(runtime: Runtime, selection: Selection, outcomes: Sequence[ExtractOutcome]) -> ExtractReport:
+    return ExtractReport(
+        outcomes=tuple(outcomes),
+        waiting=selection.waiting,
+        reasons=selection.counts(),
+        unknown=selection.unknown,
+        next_check=selection.next_check,
+        notice=models.choose(runtime.settings.model, "extract").notice,
+    )
+
+
+@dataclass(slots=True)
+class _Batch:
+    """What one rollout's end means for those not begun yet: quota and broken settings hold for all of them."""
+
+    halt: Deferred | Stopped | None = None
+    done: int = 0
+
+    def saw(self, outcome: ExtractOutcome) -> None:
+        self.done += 1
+        if self.halt is None and isinstance(outcome, (Deferred, Stopped)):
+            self.halt = outcome
+
+    def instead(self, row: RolloutRow) -> ExtractOutcome | None:
+        match self.halt:
+            case Deferred(reason=reason, message=message, retry_after=seconds):
+                return Deferred(row.id, reason, message, seconds)
+            case Stopped(error=error, message=message):
+                return Stopped(row.id, error, message)
+            case None:
+                return None
+
+
+async def _extract_all(runtime: Runtime, rows: Sequence[RolloutRow], window: int) -> list[ExtractOutcome]:
+    """At most `extract.concurrency` at once; a stop ends all of them within seconds [Z083]."""
+    batch, slots = _Batch(), asyncio.Semaphore(runtime.settings.extract.concurrency)
+    runtime.progress(Step("extract", f"{len(rows)} sessions", 0, len(rows)))
+
+    async def one(row: RolloutRow) -> ExtractOutcome:
+        try:
+            async with slots:
+                outcome = Cancelled(row.id) if runtime.cancel.is_set() else batch.instead(row)
+                if outcome is None:
+                    outcome = await extract_one(runtime, row, window)
+        except asyncio.CancelledError:
+            outcome = Cancelled(row.id)
+        batch.saw(outcome)
+        runtime.progress(Step("extract", f"{row.id}: {sentence(outcome)}", batch.done, len(rows)))
+        return outcome
+
+    tasks = [asyncio.create_task(one(row)) for row in rows]
+    stop = asyncio.create_task(runtime.cancel.wait())
+    try:
+        pending: set[asyncio.Task[ExtractOutcome]] = set(tasks)
+        while pending and not stop.done():
+            await asyncio.wait({*pending, stop}, return_when=asyncio.FIRST_COMPLETED)
+            pending = {task for task in pending if not task.done()}
+            if any(task.done() and task.exception() is not None for task in tasks):
+                break
+    finally:
+        for task in (*tasks, stop):
+            task.cancel()
+        ended = await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(stop, return_exceptions=True)
+    for result in ended:
+        if isinstance(result, BaseException):
+            raise result
+    return [result for result in ended if not isinstance(result, BaseException)]
+
+
+def _store_reasons(runtime: Runtime, rows: Sequence[RolloutRow]) -> None:
+    """The rollouts' new state, so that nobody has to wait for the next run to read it."""
+    store, settings = runtime.store, runtime.settings
+    tombstones = store.tombstones.all()
+    store.rollouts.set_reasons(
+        {
+            row.id: classify(
+                row,
+                now=runtime.clock.now(),
+                extract=settings.extract,
+                rollouts=settings.rollouts,
+                watermark=store.clear_watermark,
+                job=store.jobs.get("extract", str(row.id)),
+                output=store.outputs.get(row.id),
+                tombstones=tombstones,
+            )
+            for row in rows
+        }
+    )

@@ -1,0 +1,129 @@
+"""Stage 1 for one rollout, from the claim to the stored summary."""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from datetime import timedelta
+from pathlib import Path
+
+from extract import reading, storing
+from extract.asking import Task, ask
+from extract.lease import kept_alive
+from extract.outcomes import Cancelled, Deferred, Exhausted, ExtractOutcome, Failed, Skipped, Stopped
+from memory import errors, failpoints
+from memory.errors import (
+    BudgetExceeded,
+    FencedError,
+    PermanentModelError,
+    QuotaModelError,
+    SlowwaveError,
+    StateError,
+    WorkspaceError,
+)
+from memory.model import Outcome, SummaryHeader
+from memory.runtime import Runtime
+from memory.state import Lease, Refused, RolloutRow
+from rollouts.eligibility import boundary_of
+
+failpoints.declare("extract.claimed", "extract.asked")
+
+
+class InternalError(SlowwaveError):
+    """A mistake of ours; the message names exception and place, never content."""
+
+    code = "internal"
+
+
+async def extract_one(runtime: Runtime, row: RolloutRow, window: int) -> ExtractOutcome:
+    """Claims, reads, asks, checks and stores. Raises StateError when the state itself cannot be used.
+
+    `window` is the model's context window in tokens. Every other trouble is an outcome [M74].
+    """
+    settings = runtime.settings.extract
+    lease = runtime.store.jobs.claim(
+        "extract",
+        str(row.id),
+        boundary=boundary_of(row),
+        owner=runtime.owner,
+        lease_seconds=settings.lease_minutes * 60,
+        max_failures=settings.max_failures,
+    )
+    if isinstance(lease, Refused):
+        return Skipped(row.id, lease.reason, lease.until)
+    failpoints.hit("extract.claimed")
+    try:
+        async with kept_alive(runtime, lease, settings.lease_minutes * 60):
+            return await _work(runtime, row, lease, window)
+    except (asyncio.CancelledError, errors.Cancelled):
+        _release(runtime, lease)
+        return Cancelled(row.id)
+    except FencedError:
+        return Skipped(row.id, "fenced")
+    except SlowwaveError as error:
+        return _ended(runtime, row, lease, error)
+    except Exception as error:  # noqa: BLE001 - one bad rollout must not end the batch, and must not be retried for ever
+        return _ended(runtime, row, lease, InternalError(_place(error), hint="This is a mistake of slowwave's."))
+
+
+async def _work(runtime: Runtime, row: RolloutRow, lease: Lease, window: int) -> ExtractOutcome:
+    found = await asyncio.to_thread(reading.read, runtime, row)
+    runtime.check_cancelled()
+    task = Task(runtime, row, found, _header(row, found))
+    answer = await ask(task, window)
+    runtime.check_cancelled()
+    failpoints.hit("extract.asked")
+    return storing.keep(task, lease, answer) if answer.body else storing.keep_nothing(task, lease, answer)
+
+
+def _header(row: RolloutRow, found: reading.Reading) -> SummaryHeader:
+    """All of the header but what the answer tells."""
+    transcript = found.transcript
+    return SummaryHeader(
+        source=row.id,
+        project=row.project,
+        project_name=row.project_name,
+        cwd=row.cwd,
+        branch=row.branch,
+        started=transcript.header.started or row.started,
+        ended=transcript.last_event or row.last_event,
+        boundary=transcript.boundary,
+        outcome=Outcome.UNCERTAIN,
+        slug="",
+    )
+
+
+def _ended(runtime: Runtime, row: RolloutRow, lease: Lease, error: SlowwaveError) -> ExtractOutcome:
+    """The next state of a claim by the class of its error [X13]."""
+    if isinstance(error, StateError):
+        raise error
+    if isinstance(error, (BudgetExceeded, QuotaModelError)):
+        _release(runtime, lease)
+        return Deferred(row.id, error.code, str(error), getattr(error, "retry_after", None))
+    if isinstance(error, (PermanentModelError, WorkspaceError)):
+        # Neither is the rollout's fault: it must not be exhausted by a wrong key or a full disk.
+        _release(runtime, lease)
+        return Stopped(row.id, error.code, str(error))
+    settings = runtime.settings.extract
+    retry_at = runtime.clock.now() + timedelta(minutes=settings.backoff_minutes)
+    try:
+        runtime.store.jobs.fail(lease, error, retry_at)
+    except FencedError:
+        return Skipped(row.id, "fenced")
+    if lease.attempt >= settings.max_failures:
+        return Exhausted(row.id, error.code, str(error), lease.attempt)
+    return Failed(row.id, error.code, str(error), lease.attempt, retry_at)
+
+
+def _release(runtime: Runtime, lease: Lease) -> None:
+    """Gives the attempt back; a claim that is no longer ours needs nothing."""
+    try:
+        runtime.store.jobs.release(lease)
+    except FencedError:
+        return
+
+
+def _place(error: Exception) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "unknown"
+    return f"{type(error).__name__} at {where}."
