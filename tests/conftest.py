@@ -1,0 +1,27 @@
+"""What every test stands on: an empty home, no network beyond this machine, the corpus, the report of proven rows.
+
+The plugins are ordinary modules of `tests.plugins`; `pythonpath = ["."]` in pyproject.toml makes them importable.
+pytest loads this file before its configuration is complete however it is called (whole suite, one folder, one test,
+xdist worker), so naming plugins here is allowed. The conftest.py files further down only add fixtures of their own.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.plugins import places
+
+pytest_plugins = ["tests.plugins.isolation", "tests.plugins.loopback_only", "tests.plugins.req_report"]
+
+CORPUS = places.corpus()
+"""Looked up once, before the isolation takes the environment away."""
+
+
+@pytest.fixture(scope="session")
+def corpus() -> Path:
+    """The folder of real session files, to be read in place; skips where it is absent."""
+    if CORPUS is None:
+        pytest.skip("no session files: set SLOWWAVE_CORPUS to their folder")
+    return CORPUS

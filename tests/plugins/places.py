@@ -1,0 +1,30 @@
+"""Where test data that is not part of the project lies: beside the checkout, or where a variable says."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+"""The checkout."""
+
+
+def corpus() -> Path | None:
+    """Real session files: `SLOWWAVE_CORPUS`, default `../shared/corpus` beside the checkout."""
+    return _existing("SLOWWAVE_CORPUS", "corpus")
+
+
+def requirements() -> Path | None:
+    """The list of requirement rows as JSON: `SLOWWAVE_REQUIREMENTS`, default `../shared/spec/requirements.json`."""
+    return _existing("SLOWWAVE_REQUIREMENTS", "spec/requirements.json")
+
+
+def faults() -> Path | None:
+    """The list of reported faults as Markdown: `SLOWWAVE_FAULTS`, default `../shared/spec/faults.md`."""
+    return _existing("SLOWWAVE_FAULTS", "spec/faults.md")
+
+
+def _existing(variable: str, beside: str) -> Path | None:
+    said = os.environ.get(variable)
+    path = Path(said).expanduser().absolute() if said else ROOT.parent / "shared" / beside
+    return path if path.exists() else None
