@@ -7,9 +7,12 @@ no child process, so that a hook can afford it. Files are read, never written.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
+
+from memory.gitroot import root_commit
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +24,15 @@ class Project:
     root: Path | None = None
 
 
+_URL = re.compile(
+    r"^[a-z][a-z0-9+.-]*://(?:[^/]*@)?(?P<host>\[[0-9a-f:.]+\]|[^/:@]+)(?::\d*)?/(?P<path>.+)$", re.IGNORECASE
+)
+_SCP = re.compile(r"^(?:[^@/:\s]+@|(?=[^/:\s]+\.[^/:\s]+:|localhost:))(?P<host>[^/:@\s]+):(?!//)(?P<path>.+)$")
+"""`user@host:path`; without a user only for a host with a dot, so that `C:/x` is no remote."""
+
+_SECTION = re.compile(r'^\s*\[\s*(?P<name>[\w.-]+)(?:\s+"(?P<sub>(?:[^"\\]|\\.)*)")?\s*\]')
+_URL_KEY = re.compile(r'^\s*url\s*=\s*(?:"(?P<quoted>[^"]*)"|(?P<plain>[^#;]*))', re.IGNORECASE)
+
 UNKNOWN = Project("unknown", "unknown")
 """Sessions that name no folder; never merged with a real project."""
 
@@ -28,38 +40,41 @@ UNKNOWN = Project("unknown", "unknown")
 def project_of(cwd: str | Path | None, *, remote: str | None = None) -> Project:
     """The project of a folder that may no longer exist.
 
-    `remote` is what the session itself recorded; a folder that exists speaks for itself first.
+    `remote` is what the session itself recorded; a folder that exists speaks for itself first. Never raises.
     """
-    if not cwd and not remote:
-        return UNKNOWN
+    recorded = normalise_remote(remote) if remote else None
     path = Path(cwd) if cwd else None
-    root, common = _git_root(path) if path is not None else (None, None)
-    origin = (_origin(common) if common is not None else None) or (normalise_remote(remote) if remote else None)
+    if path is not None and not path.is_absolute():  # another system's path: never resolved against our own folder
+        name = re.split(r"[\\/]", str(cwd).rstrip("\\/"))[-1]
+        return _remote(recorded, None) if recorded else Project(_digest("path", str(cwd)), name or str(cwd))
+    if path is None or (recorded and not _exists(path)):
+        return _remote(recorded, None) if recorded else UNKNOWN
+    root, common = _git_root(path)
+    origin = (_origin(common) if common is not None else None) or recorded
     if origin:
-        return Project(_digest("remote", origin), origin.rsplit("/", 1)[-1], root)
-    if root is not None and common is not None:
-        first = _root_commit(common)
-        if first:
-            return Project(_digest("commit", first), root.name, root)
-    if path is None:
-        return UNKNOWN
+        return _remote(origin, root)
+    if root is not None and common is not None and (first := root_commit(common)):
+        home = common.parent if common.name == ".git" else root
+        return Project(_digest("commit", first), home.name, root)
     real = root or _real(path)
     return Project(_digest("path", str(real)), real.name or str(real), root)
+
+
+def _remote(origin: str, root: Path | None) -> Project:
+    return Project(_digest("remote", origin), origin.rsplit("/", 1)[-1], root)
 
 
 def normalise_remote(url: str) -> str | None:
     """`git@host:a/b.git`, `https://user:token@host/a/b`, `ssh://host/a/b/` -> `host/a/b`; None for a local path.
 
-    Credentials are dropped, case of the host is folded.
+    Credentials, port and query are dropped, case of the host is folded.
     """
-    text = url.strip()
-    match = re.match(r"^[a-z][a-z0-9+.-]*://(?:[^@/]*@)?([^/:]+)(?::\d+)?/(.+)$", text, re.IGNORECASE) or re.match(
-        r"^(?:[^@/\s]+@)?([^/:\s]+\.[^/:\s]+|localhost):(?!//)(.+)$", text
-    )
+    text = re.split(r"[?#]", url.strip(), maxsplit=1)[0]
+    match = _URL.match(text) or _SCP.match(text)
     if match is None or text.lower().startswith("file:"):
         return None
-    path = re.sub(r"\.git$", "", match[2].strip("/"))
-    return f"{match[1].lower()}/{path}" if path else None
+    path = re.sub(r"\.git$", "", match["path"].strip("/"))
+    return f"{match['host'].lower()}/{path}" if path else None
 
 
 def _digest(kind: str, value: str) -> str:
@@ -69,8 +84,15 @@ def _digest(kind: str, value: str) -> str:
 def _real(path: Path) -> Path:
     try:
         return path.resolve()
-    except (OSError, RuntimeError):
-        return path.absolute()
+    except (OSError, RuntimeError, ValueError):
+        return path
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
 
 
 def _git_root(path: Path) -> tuple[Path | None, Path | None]:
@@ -79,7 +101,7 @@ def _git_root(path: Path) -> tuple[Path | None, Path | None]:
     for folder in (real, *real.parents):
         dot = folder / ".git"
         try:
-            if dot.is_dir():
+            if dot.is_dir() and os.path.lexists(dot / "HEAD"):
                 return folder, dot
             if dot.is_file():
                 return folder, _common_dir(folder, dot)
@@ -102,25 +124,14 @@ def _origin(common: Path) -> str | None:
     text = _read(common / "config")
     if text is None:
         return None
-    section = ""
+    inside = False
     for line in text.splitlines():
-        stripped = line.strip()
-        if stripped.startswith("["):
-            section = stripped.lower()
-        elif section == '[remote "origin"]' and stripped.lower().replace(" ", "").startswith("url="):
-            return normalise_remote(stripped.split("=", 1)[1])
+        if head := _SECTION.match(line):
+            inside = head["name"].lower() == "remote" and head["sub"] == "origin"
+            line = line[head.end() :]
+        if inside and (match := _URL_KEY.match(line)):
+            return normalise_remote(match["quoted"] or match["plain"].strip())
     return None
-
-
-def _root_commit(common: Path) -> str | None:
-    """The first commit of HEAD's reflog: where a clone or init began, without walking objects."""
-    text = _read(common / "logs" / "HEAD")
-    if not text:
-        return None
-    match = re.match(r"^([0-9a-f]{40,64}) ([0-9a-f]{40,64}) ", text)
-    if match is None:
-        return None
-    return match[2] if set(match[1]) == {"0"} else match[1]
 
 
 def _read(path: Path) -> str | None:
