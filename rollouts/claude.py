@@ -20,7 +20,7 @@ from memory.model import Header, Host, ReadReport, RolloutId, RolloutKind, Trans
 from rollouts.adapters import Peek
 from rollouts.claude_reader import Reader
 from rollouts.claude_types import SILENT, Meta
-from rollouts.drafts import fingerprint, is_observer_text, is_own_place, is_own_text, moment
+from rollouts.drafts import fingerprint, is_observer_text, is_own_place, is_own_text, moment, without_collector
 from rollouts.lines import Ends, Lines
 
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z")
@@ -76,11 +76,12 @@ class ClaudeAdapter:
         """See `Adapter.read`."""
         report = ReadReport()
         reader = Reader(report)
-        lines = Lines(path, report, limit=limit, prepare=reader.prepare)
+        lines = Lines(path, report, limit=limit)
         feed = reader.feed
-        for offset, record in lines:
-            feed(offset, record)
-        reader.finish()
+        with without_collector():
+            for offset, record in lines:
+                feed(offset, record)
+            reader.finish()
         if not reader.recognised and report.lines:
             report.notes.append(f"no Claude Code record in {report.lines} lines")
         last = reader.log.last_time() or reader.meta.started

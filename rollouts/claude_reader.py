@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any
+from typing import Any, ClassVar
 
-from memory.clock import parse_iso
 from memory.model import ReadReport
 from rollouts.claude_text import (
     answers,
@@ -19,16 +18,13 @@ from rollouts.claude_text import (
     said_on_refusal,
     user_parts,
 )
-from rollouts.claude_tree import Node, NodeKind, Tree
+from rollouts.claude_tree import NodeKind, Tree
 from rollouts.claude_types import (
-    AFTER_RESULT,
     AGENT_TOOLS,
-    PARENT,
-    PROGRESS,
+    QUESTION_TOOLS,
     SILENT,
     SILENT_BLOCKS,
     SYSTEM_TEXTS,
-    TWIN_OF_RESULT,
     Meta,
 )
 from rollouts.drafts import (
@@ -51,6 +47,7 @@ from rollouts.drafts import (
     listed,
     mapped,
     moment,
+    stamp,
     touches_memory,
     word,
 )
@@ -68,61 +65,19 @@ class Reader:
         self.recognised = False
         self.first_human = ""
         self._side: set[str] = set()
+        self._first_records = 64  # that may still tell something of the session
         self._time: datetime | None = None
         self._host_id: str | None = None
         self._calls: dict[str, tuple[str, str | None]] = {}  # call id -> tool, why derived
         self._messages: dict[str, list[Draft | str]] = {}  # message id -> its text drafts and call ids
         self._closing: list[tuple[Draft, str]] = []  # texts since the last tool call, with their message id
-        self._types: dict[str, Callable[[Record], None]] = {
-            "user": self._user,
-            "assistant": self._assistant,
-            "system": self._system,
-            "attachment": self._attachment,
-            "progress": self._progress,
-            "summary": self._title,
-            "custom-title": self._title,
-            "ai-title": self._title,
-            "agent-name": self._title,
-            "relocated": self._relocated,
-            "derived-from": self._derived_from,
-            "history-suppression": self._suppression,
-        }
 
-    # -- lines ----------------------------------------------------------------------------------------
-
-    def prepare(self, line: bytes) -> bytes | None:
-        """Spares parsing what is no event: progress records, and the second copy of a tool result.
-
-        The cut keeps the braces of a record balanced only where the copy stands at its top level; anywhere else the
-        rest does not parse and the line is taken whole. Lines that may hold two records are never cut.
-        """
-        at = line.find(TWIN_OF_RESULT)
-        if at > 0:
-            if b'}{"' in line or line.find(b'{"parentUuid":', 1) > 0:
-                return line
-            if line.find(b'"message":{', 0, at) < 0 or line.find(b'"uuid":"', 0, at) < 0:
-                return line
-            rest = max(line.rfind(mark, at) for mark in AFTER_RESULT)
-            return line[:at] + (line[rest:] if rest > 0 else b"}")
-        if line.find(PROGRESS, 0, 800) > 0 and line.endswith(b"}") and line.find(b'{"parentUuid":', 1) < 0:
-            return self._pass_progress(line)
-        return line
-
-    def _pass_progress(self, line: bytes) -> bytes | None:
-        """Keeps a progress record's place in the tree without parsing it."""
-        start = line.rfind(b'"uuid":"') + 8
-        uuid = line[start : line.find(b'"', start)]
-        if start < 8 or not uuid or len(uuid) > 80 or b'"isSidechain":true' in line[:400]:
-            return line
-        self.recognised = True
-        parent = PARENT.search(line, 0, 200)
-        self._place(uuid.decode(errors="replace"), parent[1].decode(errors="replace") if parent else None)
-        return None
+    # -- records --------------------------------------------------------------------------------------
 
     def _place(self, uuid: str, parent: str | None) -> None:
         if uuid not in self.tree:
             size = len(self.log.drafts)
-            self.tree.add(Node(uuid, parent, NodeKind.OTHER, size, size))
+            self.tree.add(uuid, parent, NodeKind.OTHER, size, size)
 
     def feed(self, offset: int, record: Record) -> None:
         """One record."""
@@ -138,14 +93,14 @@ class Reader:
         log = self.log
         log.offset = offset
         time = record.get("timestamp")
-        self._time = parse_iso(time) if type(time) is str else moment(time)
-        handler(record)
+        self._time = stamp(time) if type(time) is str else moment(time)
+        handler(self, record)
 
     def finish(self) -> None:
         """The end of what can be read: closes the last turn, sets abandoned branches aside."""
         self._close_turn(aborted=False)
-        for node in self.tree.abandoned():
-            for draft in self.log.drafts[node.begin : node.end]:
+        for begin, end in self.tree.abandoned():
+            for draft in self.log.drafts[begin:end]:
                 draft.demote("abandoned_branch")
 
     # -- chain records --------------------------------------------------------------------------------
@@ -159,7 +114,8 @@ class Reader:
             return False
         meta = self.meta
         self.recognised = True
-        if meta.cwd is None or meta.entrypoint is None or meta.version is None:
+        if self._first_records > 0:
+            self._first_records -= 1
             meta.take(record)
         if sidechain:
             meta.sidechain = True
@@ -168,11 +124,11 @@ class Reader:
         else:
             meta.main_chain = True
         cwd = record.get("cwd")
-        if type(cwd) is str and cwd and cwd != self.log.cwd:
+        if cwd != self.log.cwd and type(cwd) is str and cwd:
             self.log.cwd = cwd
         self._host_id = uuid
-        fork = record.get("forkedFrom")
-        if type(fork) is dict:
+        if "forkedFrom" in record:
+            fork = mapped(record["forkedFrom"])
             meta.forked_from = meta.forked_from or word(fork.get("sessionId"))
             self._host_id = word(fork.get("messageUuid")) or uuid
         return True
@@ -183,7 +139,7 @@ class Reader:
         if type(uuid) is not str or not uuid or record.get("isSidechain") is True:
             return
         parent = word(record.get("parentUuid")) or word(record.get("logicalParentUuid"))
-        self.tree.add(Node(uuid, parent, kind, begin, len(self.log.drafts), message, parent is None))
+        self.tree.add(uuid, parent, kind, begin, len(self.log.drafts), message)
 
     def _user(self, record: Record) -> None:
         if not self._enter(record):
@@ -323,7 +279,7 @@ class Reader:
         ok = block.get("is_error") is not True
         if reason is not None:
             log.derived(reason, text, self._time, self._host_id, RESULT, name, call_id, ok)
-        elif ok and (given := answers(text)):
+        elif ok and name in QUESTION_TOOLS and (given := answers(text)):
             log.add(HUMAN, MESSAGE, given, self._time, self._host_id, name, call_id)
         else:
             tier = AGENT if name in AGENT_TOOLS else TOOL
@@ -406,6 +362,21 @@ class Reader:
                 if (message_id == last and message_id) or draft is self._closing[-1][0]:
                     draft.tier = FINAL if draft.derived_from is None else draft.tier
         self._closing.clear()
+
+    _types: ClassVar[dict[str, Callable[[Reader, Record], None]]] = {
+        "user": _user,
+        "assistant": _assistant,
+        "system": _system,
+        "attachment": _attachment,
+        "progress": _progress,
+        "summary": _title,
+        "custom-title": _title,
+        "ai-title": _title,
+        "agent-name": _title,
+        "relocated": _relocated,
+        "derived-from": _derived_from,
+        "history-suppression": _suppression,
+    }
 
 
 def _not_typed(record: Record) -> str | None:

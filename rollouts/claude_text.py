@@ -219,9 +219,8 @@ def said_on_refusal(text: str) -> str:
 
 def result_parts(content: object) -> tuple[str, list[Part]]:
     """A tool result's own text, and what was put beside it (reminders)."""
-    texts = content_texts(content)
-    text = texts[0] if len(texts) == 1 else "\n".join(texts)
-    if "system-reminder>" not in text and "<total_tokens>" not in text and "<slowwave-memory" not in text:
+    text = content if type(content) is str else "\n".join(content_texts(content))
+    if not text.startswith("<") and not text[-64:].rstrip().endswith(">") and "<slowwave-memory" not in text:
         return text, []
     own: list[str] = []
     beside: list[Part] = []

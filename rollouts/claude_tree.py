@@ -9,7 +9,6 @@ is abandoned; what cannot be told stays.
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
 from enum import Enum, auto
 
 
@@ -20,55 +19,48 @@ class NodeKind(Enum):
     OTHER = auto()
 
 
-@dataclass(slots=True)
-class Node:
-    """One record of the main chain. `begin` and `end` bound its drafts; `message` is the assistant's message id."""
-
-    uuid: str
-    parent: str | None
-    kind: NodeKind
-    begin: int
-    end: int
-    message: str | None = None
-    top: bool = False
-    """Whether the record says itself that it has no parent."""
-
-
 class Tree:
-    """Add the nodes in file order, then ask for the `abandoned` ones."""
+    """Add the records of the main chain in file order, then ask for the `abandoned` ones."""
 
     def __init__(self) -> None:
-        self.nodes: list[Node] = []
         self._index: dict[str, int] = {}
+        self._parents: list[str | None] = []
+        self._kinds: list[NodeKind] = []
+        self._spans: list[tuple[int, int]] = []
+        self._messages: list[str | None] = []
 
     def __contains__(self, uuid: str) -> bool:
         return uuid in self._index
 
-    def add(self, node: Node) -> None:
-        """A node whose uuid is new."""
-        self._index[node.uuid] = len(self.nodes)
-        self.nodes.append(node)
+    def add(
+        self, uuid: str, parent: str | None, kind: NodeKind, begin: int, end: int, message: str | None = None
+    ) -> None:
+        """A record whose uuid is new. `begin` and `end` bound its drafts; `message` is an assistant's message id."""
+        self._index[uuid] = len(self._parents)
+        self._parents.append(parent)
+        self._kinds.append(kind)
+        self._spans.append((begin, end))
+        self._messages.append(message)
 
-    def abandoned(self) -> list[Node]:
-        """Nodes on branches that were left, in file order."""
-        nodes = self.nodes
-        parents = [self._index.get(node.parent, -1) if node.parent else -1 for node in nodes]
+    def abandoned(self) -> list[tuple[int, int]]:
+        """Bounds of the drafts on branches that were left, in file order."""
+        index = self._index
+        parents = [index.get(parent, -1) if parent else -1 for parent in self._parents]
         roots = _roots(parents)
-        on_path, next_on_path = self._paths(parents, roots)
-        kept = self._keep(parents, on_path, next_on_path)
-        for root in self._replaced_roots(parents, roots):
-            for number, its_root in enumerate(roots):
-                if its_root == root:
-                    kept[number] = False
-        return [node for node, stays in zip(nodes, kept, strict=True) if not stays]
+        on_path, successor = self._paths(parents, roots)
+        kept = on_path if all(on_path) else self._keep(parents, on_path, successor)
+        replaced = self._replaced_roots(parents, roots)
+        if replaced:
+            kept = [stays and root not in replaced for stays, root in zip(kept, roots, strict=True)]
+        return [span for span, stays in zip(self._spans, kept, strict=True) if not stays and span[0] < span[1]]
 
     def _paths(self, parents: list[int], roots: list[int]) -> tuple[list[bool], dict[int, int]]:
         """For each tree the way from its last spoken record to its root, and each one's successor on that way."""
         leaves: dict[int, int] = {}
-        for number, node in enumerate(self.nodes):
-            if node.kind is not NodeKind.OTHER or roots[number] not in leaves:
-                leaves[roots[number]] = number
-        on_path = [False] * len(self.nodes)
+        for number, (kind, root) in enumerate(zip(self._kinds, roots, strict=True)):
+            if kind is not NodeKind.OTHER or root not in leaves:
+                leaves[root] = number
+        on_path = [False] * len(parents)
         successor: dict[int, int] = {}
         for leaf in leaves.values():
             number = leaf
@@ -81,49 +73,53 @@ class Tree:
 
     def _keep(self, parents: list[int], on_path: list[bool], successor: dict[int, int]) -> list[bool]:
         kept = list(on_path)
-        messages = {node.message for node, on in zip(self.nodes, on_path, strict=True) if on and node.message}
-        spoken_on_path = [n for n, on in enumerate(on_path) if on and self.nodes[n].kind is not NodeKind.OTHER]
+        kinds = self._kinds
+        messages = {message for message, on in zip(self._messages, on_path, strict=True) if on and message}
+        spoken_on_path = [n for n, on in enumerate(on_path) if on and kinds[n] is not NodeKind.OTHER]
         last_spoken = self._last_spoken(parents)
         pending = [number for number, on in enumerate(on_path) if not on]
         # Parents stand before their children in nearly every file; a second round settles the others.
         for _ in range(2):
             for number in pending:
+                parent, kind = parents[number], kinds[number]
                 if kept[number]:
                     continue
-                node, parent = self.nodes[number], parents[number]
-                if node.message is not None and node.message in messages:
+                if self._messages[number] in messages:
                     kept[number] = True
                 elif parent < 0 or not kept[parent]:
                     continue
-                elif node.kind in {NodeKind.RESULT, NodeKind.OTHER} or parent not in successor:
+                elif kind in {NodeKind.RESULT, NodeKind.OTHER} or parent not in successor:
                     kept[number] = True
                 else:
-                    later = self.nodes[successor[parent]].kind
-                    replaced = later is NodeKind.OTHER or later is node.kind
+                    later = kinds[successor[parent]]
+                    replaced = later is NodeKind.OTHER or later is kind
                     kept[number] = not replaced or _woven(number, last_spoken[number], spoken_on_path)
         return kept
 
     def _last_spoken(self, parents: list[int]) -> list[int]:
         """For each node the last record spoken in its subtree."""
-        last = [n if node.kind in {NodeKind.HUMAN, NodeKind.ASSISTANT} else -1 for n, node in enumerate(self.nodes)]
+        speakers = {NodeKind.HUMAN, NodeKind.ASSISTANT}
+        last = [number if kind in speakers else -1 for number, kind in enumerate(self._kinds)]
         for number in range(len(parents) - 1, -1, -1):
             parent = parents[number]
             if 0 <= parent < number:
                 last[parent] = max(last[parent], last[number])
         return last
 
-    def _replaced_roots(self, parents: list[int], roots: list[int]) -> list[int]:
+    def _replaced_roots(self, parents: list[int], roots: list[int]) -> set[int]:
         """Trees begun by a person and replaced by another such tree: a rewind to the very first prompt.
 
         A tree of a single record proves nothing (some writers link none).
         """
-        linked = {roots[number] for number, parent in enumerate(parents) if parent >= 0}
         begun = [
             number
             for number, parent in enumerate(parents)
-            if parent < 0 and self.nodes[number].top and self.nodes[number].kind is NodeKind.HUMAN and number in linked
+            if parent < 0 and self._parents[number] is None and self._kinds[number] is NodeKind.HUMAN
         ]
-        return begun[:-1]
+        if len(begun) < 2:
+            return set()
+        linked = {root for root, parent in zip(roots, parents, strict=True) if parent >= 0}
+        return set([number for number in begun if number in linked][:-1])
 
 
 def _roots(parents: list[int]) -> list[int]:

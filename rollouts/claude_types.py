@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -47,10 +46,7 @@ SYSTEM_TEXTS = {
     "voice_call_talk": "notification",
 }
 AGENT_TOOLS = frozenset({"Task", "Agent"})
-PROGRESS = b',"type":"progress","data":{'
-PARENT = re.compile(rb'"parentUuid":"([^"]{1,80})"')
-TWIN_OF_RESULT = b',"toolUseResult":'
-AFTER_RESULT = (b',"sourceToolAssistantUUID":"', b',"userType":"', b',"toolEndsTurn":')
+QUESTION_TOOLS = frozenset({"AskUserQuestion", None})
 
 
 @dataclass(slots=True)

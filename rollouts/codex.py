@@ -21,13 +21,13 @@ from memory.model import Header, Host, ReadReport, RolloutId, RolloutKind, Trans
 from rollouts.adapters import Peek
 from rollouts.codex_reader import Reader
 from rollouts.codex_types import Meta
-from rollouts.drafts import fingerprint, is_observer_text, is_own_place, is_own_text, mapped, moment
+from rollouts.drafts import fingerprint, is_observer_text, is_own_place, is_own_text, mapped, moment, without_collector
 from rollouts.lines import Ends, Lines, Record
 
 _NAME = re.compile(r"rollout-[^/\\]*\.jsonl(?:\.zst|\.gz)?\Z")
 _ID_IN_NAME = re.compile(r"([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})")
-_TURN_MARKS = (b'"type":"task_started"', b'"type":"turn_started"')
-_END_MARKS = (b'"type":"task_complete"', b'"type":"turn_complete"', b'"type":"turn_aborted"')
+_TURN_MARK = b'"type":"task_'  # started or complete
+_ABORT_MARK = b'"type":"turn_aborted"'
 _QUIET_EVENTS = frozenset({"token_count", "thread_settings_applied", "thread_name_updated", "thread_goal_updated"})
 
 
@@ -76,9 +76,10 @@ class CodexAdapter:
         reader = Reader(report)
         lines = Lines(path, report, limit=limit, prepare=reader.prepare)
         feed = reader.feed
-        for offset, record in lines:
-            feed(offset, record)
-        reader.finish()
+        with without_collector():
+            for offset, record in lines:
+                feed(offset, record)
+            reader.finish()
         if not reader.recognised and report.lines:
             report.notes.append(f"no Codex record in {report.lines} lines")
         header = _header(path, reader.meta, reader.first_words)
@@ -137,8 +138,8 @@ def _is_quiet(record: Record) -> bool:
 
 
 def _open_turn(tail: bytes) -> bool:
-    began = max(tail.rfind(mark) for mark in _TURN_MARKS)
-    return began >= 0 and began > max(tail.rfind(mark) for mark in _END_MARKS)
+    last = tail.rfind(_TURN_MARK)
+    return tail.startswith(b"started", last + len(_TURN_MARK)) and last >= 0 and tail.find(_ABORT_MARK, last) < 0
 
 
 def _under_home(host_environment: Mapping[str, str], name: str) -> str:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any
+from typing import Any, ClassVar
 
 import orjson
 
-from memory.clock import parse_iso
 from memory.model import ReadReport, RolloutKind, Tier
 from rollouts.codex_text import answers, assistant_text, output_text, shell_parts, user_parts
 from rollouts.codex_types import (
@@ -44,6 +43,7 @@ from rollouts.drafts import (
     load_object,
     mapped,
     moment,
+    stamp,
     text_of,
     touches_memory,
     word,
@@ -75,28 +75,6 @@ class Reader:
         self._in_turn = False
         self._closed_by_phase = False
         self._closing: list[Draft] = []  # assistant messages without a phase since the last tool call
-        self._types: dict[str, Callable[[Record, dict[str, Any]], None]] = {
-            "session_meta": self._session_meta,
-            "response_item": self._response_item,
-            "event_msg": self._event_msg,
-            "compacted": self._compacted,
-            "world_state": self._world_state,
-            "inter_agent_communication": self._inter_agent,
-        }
-        self._item_types: dict[str, Callable[[dict[str, Any], Record], None]] = {
-            "message": self._message,
-            "agent_message": self._agent_item,
-            "function_call": self._call,
-            "custom_tool_call": self._call,
-            "local_shell_call": self._local_shell,
-            "tool_search_call": self._call,
-            "web_search_call": self._web_search,
-            "image_generation_call": self._image_generation,
-            "function_call_output": self._output,
-            "custom_tool_call_output": self._output,
-            "local_shell_call_output": self._output,
-            "tool_search_output": self._tool_search_output,
-        }
 
     # -- records --------------------------------------------------------------------------------------
 
@@ -118,7 +96,7 @@ class Reader:
         kind = record.get("type")
         payload = record.get("payload")
         time = record.get("timestamp")
-        self._time = parse_iso(time) if type(time) is str else moment(time)
+        self._time = stamp(time) if type(time) is str else moment(time)
         if type(payload) is not dict:
             self._bare(record, kind)
             return
@@ -133,7 +111,7 @@ class Reader:
             return
         self.recognised = True
         before = len(log.drafts)
-        handler(record, payload)
+        handler(self, record, payload)
         if self._inherited_below is not None and len(log.drafts) > before:
             self._inherit(record, before)
 
@@ -148,7 +126,7 @@ class Reader:
             self._session_meta(record, record)
         elif type(kind) is str and kind in self._item_types and ("role" in record or "call_id" in record):
             self.recognised = True
-            self._item_types[kind](record, {})
+            self._item_types[kind](self, record, {})
         elif record.get("record_type") != "state" and not (kind == "reasoning" and "summary" in record):
             self.report.unknown(str(kind)[:80])
 
@@ -199,7 +177,7 @@ class Reader:
         kind = payload.get("type")
         handler = self._item_types.get(kind) if type(kind) is str else None
         if handler is not None:
-            handler(payload, record)
+            handler(self, payload, record)
         elif kind not in SILENT_ITEMS:
             self.report.unknown(f"response_item/{str(kind)[:80]}")
 
@@ -440,9 +418,34 @@ class Reader:
             draft.demote("rolled_back")
         del self._turns[-min(count, len(self._turns)) :]
 
+    _types: ClassVar[dict[str, Callable[[Reader, Record, dict[str, Any]], None]]] = {
+        "session_meta": _session_meta,
+        "response_item": _response_item,
+        "event_msg": _event_msg,
+        "compacted": _compacted,
+        "world_state": _world_state,
+        "inter_agent_communication": _inter_agent,
+    }
+    _item_types: ClassVar[dict[str, Callable[[Reader, dict[str, Any], Record], None]]] = {
+        "message": _message,
+        "agent_message": _agent_item,
+        "function_call": _call,
+        "custom_tool_call": _call,
+        "local_shell_call": _local_shell,
+        "tool_search_call": _call,
+        "web_search_call": _web_search,
+        "image_generation_call": _image_generation,
+        "function_call_output": _output,
+        "custom_tool_call_output": _output,
+        "local_shell_call_output": _output,
+        "tool_search_output": _tool_search_output,
+    }
+
 
 def _key(who: str, text: str) -> tuple[str, str]:
-    return who, " ".join(text.replace(MEDIA["image"], "").split())
+    if MEDIA["image"] in text:
+        text = " ".join(text.replace(MEDIA["image"], "").split())
+    return who, text
 
 
 def _succeeded(payload: dict[str, Any]) -> bool | None:

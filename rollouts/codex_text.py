@@ -30,7 +30,8 @@ TAGS = {
 """Marked fragments of user messages. `agent` and `shell` are evidence of another kind, the rest is none."""
 
 _PEELER = Peeler(TAGS)
-_AGENTS_MD = re.compile(r"\s*# AGENTS\.md instructions.*?</INSTRUCTIONS>", re.DOTALL | re.IGNORECASE)
+_AGENTS_MD = "# agents.md instructions"
+_AGENTS_MD_END = "</INSTRUCTIONS>"
 _REQUEST = re.compile(r"^## My request for Codex:?[ \t]*$", re.MULTILINE)
 _IMAGE_TAG = re.compile(r"\s*</?image\b[^>]*>\s*\Z")
 _WARNINGS = (
@@ -84,12 +85,14 @@ def user_parts(payload: dict[str, Any]) -> list[Part]:
 
 def fragments(text: str) -> list[Part]:
     """The pieces of one content item by their marks."""
-    if _IMAGE_TAG.match(text):
+    text = text.strip()
+    if text.startswith(("<image", "</image")) and _IMAGE_TAG.match(text):
         return []
     found: list[Part] = []
-    while match := _AGENTS_MD.match(text):
-        found.append(Part("instructions_file", match[0].strip()))
-        text = text[match.end() :]
+    while text[: len(_AGENTS_MD)].lower() == _AGENTS_MD and (end := text.find(_AGENTS_MD_END)) >= 0:
+        end += len(_AGENTS_MD_END)
+        found.append(Part("instructions_file", text[:end]))
+        text = text[end:].lstrip()
     for part in _PEELER.parts(text):
         if part.derived_from is None and part.text.startswith(_WARNINGS):
             found.append(Part("notification", part.text))

@@ -6,9 +6,11 @@ them at the end. Numbers and texts never change once given.
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, cast
@@ -118,6 +120,18 @@ class Log:
         return max((draft.time for draft in self.drafts if draft.time is not None), default=None)
 
 
+@contextmanager
+def without_collector() -> Iterator[None]:
+    """Pauses the cyclic garbage collector: a reader makes many objects and no cycles, and each pass over them costs."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
 def bounded(text: str, limit: int = MAX_EVENT_TEXT) -> str:
     """`text` in at most `limit` code points: half from the head, half from the tail, the cut marked [C066]."""
     if len(text) <= limit:
@@ -125,6 +139,15 @@ def bounded(text: str, limit: int = MAX_EVENT_TEXT) -> str:
     mark = f"\n[… {len(text) - limit:,} or more characters left out …]\n"
     half = (limit - len(mark)) // 2
     return text[:half] + mark + text[-half:]
+
+
+def stamp(text: str) -> datetime | None:
+    """An ISO time stamp; the usual form, in UTC, takes a short way."""
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return time if time.tzinfo is UTC else parse_iso(text)
 
 
 def moment(value: object) -> datetime | None:
@@ -305,22 +328,40 @@ class Peeler:
         after: list[Part] = []
         text = text.strip()
         while text.startswith("<") and (opening := self._opening.match(text)):
-            tag = opening[1].lower()
-            closing = re.compile(rf"</{re.escape(tag)}(?:\s[^<>]*)?>", re.IGNORECASE).search(text, opening.end())
-            if closing is None:
+            end = _closing_end(text, opening[1], opening.end())
+            if end < 0:
                 break
-            before.append(Part(self._reason(tag), text[: closing.end()]))
-            text = text[closing.end() :].strip()
+            before.append(Part(self._reason(opening[1].lower()), text[:end]))
+            text = text[end:].lstrip()
         while text.endswith(">") and (closing := self._closing.search(text, max(0, text.rfind("</")))):
-            tag = closing[1].lower()
-            start = -1
-            for opening in re.finditer(rf"^[ \t]*<{re.escape(tag)}(?=[\s>/])", text, re.IGNORECASE | re.MULTILINE):
-                start = opening.start()
+            start = _last_opening(text, closing[1])
             if start < 0 or text.count("```", 0, start) % 2:
                 break
-            after.append(Part(self._reason(tag), text[start:].strip()))
+            after.append(Part(self._reason(closing[1].lower()), text[start:]))
             text = text[:start].rstrip()
         return [*before, *([Part(None, text)] if text else []), *reversed(after)]
+
+
+def _closing_end(text: str, tag: str, start: int) -> int:
+    """Where the first `</tag ...>` from `start` on ends; -1 for none. Tags close as they were opened."""
+    at = start
+    while (at := text.find(f"</{tag}", at)) >= 0:
+        at += len(tag) + 2
+        end = text.find(">", at, at + 200)
+        if end >= 0 and (end == at or text[at].isspace()):
+            return end + 1
+    return -1
+
+
+def _last_opening(text: str, tag: str) -> int:
+    """Where the last `<tag` stands that begins a line; -1 for none."""
+    end = len(text)
+    while (at := text.rfind(f"<{tag}", 0, end)) >= 0:
+        after = text[at + len(tag) + 1 : at + len(tag) + 2]
+        if (after in {">", "/"} or after.isspace()) and not text[text.rfind("\n", 0, at) + 1 : at].strip(" \t"):
+            return at
+        end = at
+    return -1
 
 
 _OWN_MEMORY = re.compile(r"^[ \t]*<slowwave-memory\b[^>]*>.*?(?:</slowwave-memory>|\Z)", re.DOTALL | re.MULTILINE)

@@ -211,6 +211,8 @@ class _Records:
         for line in block.split(b"\n"):
             here = offset
             offset += len(line) + 1
+            if not line:
+                continue
             if gathered:
                 yield from self._gather(here, line)
                 continue
@@ -380,8 +382,9 @@ class Ends:
     def tail(self, report: ReadReport) -> Iterator[Record]:
         """Records from the end, last to first."""
         if self._head.lstrip(_BOM)[:2].rstrip() == b"{":
+            begin = 0 if self._tail.startswith(b"{\n") else self._tail.find(b"\n{\n") + 1
             records = _Records(report, None, MAX_LINE)
-            yield from reversed([record for _, record in records.of(1, self._tail)])
+            yield from reversed([record for _, record in records.of(1, self._tail[begin:])])
             return
         end = len(self._tail)
         while end > 0:
