@@ -1,23 +1,28 @@
 #!/usr/bin/env bash
-# Builds the wheel, installs it alone into a new environment and runs the packaging and command-line tests against it.
+# Builds the wheel, installs it alone into a new environment and runs the packaging and command-line tests against it:
+# deploy/wheel_test.sh [PYTHON]
 set -euo pipefail
 python=${1:-python3}
 cd "$(dirname "$0")/.."
+source=$PWD
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 if command -v uv >/dev/null 2>&1; then
     uv build --quiet --wheel --out-dir "$work/dist"
     uv venv --quiet --python "$python" "$work/venv"
-    uv pip install --quiet --python "$work/venv/bin/python" -r requirements.lock
+    uv pip install --quiet --python "$work/venv/bin/python" --require-hashes -r requirements.lock
     uv pip install --quiet --python "$work/venv/bin/python" --no-deps "$work"/dist/*.whl
 else
     "$python" -m venv "$work/venv"
-    "$work/venv/bin/pip" install --quiet --disable-pip-version-check -r requirements.lock
-    "$work/venv/bin/pip" wheel --quiet --disable-pip-version-check --no-deps --wheel-dir "$work/dist" .
-    "$work/venv/bin/pip" install --quiet --disable-pip-version-check --no-deps "$work"/dist/*.whl
+    pip=("$work/venv/bin/pip" --quiet --disable-pip-version-check)
+    "${pip[@]}" install --require-hashes -r requirements.lock
+    "${pip[@]}" wheel --no-deps --wheel-dir "$work/dist" .
+    "${pip[@]}" install --no-deps "$work"/dist/*.whl
 fi
 # The tests run from a copy that holds no package of ours, so that the wheel is what gets imported.
 mkdir "$work/checkout"
-cp -r tests pyproject.toml examples "$work/checkout/"
+cp -r tests pyproject.toml requirements.lock examples "$work/checkout/"
 cd "$work/checkout"
-SLOWWAVE_WHEEL_TEST=1 "$work/venv/bin/pytest" -q -o pythonpath= tests/packaging tests/cli
+suites=(tests/packaging/test_wheel.py)
+[ ! -d tests/cli ] || suites+=(tests/cli)
+SLOWWAVE_WHEEL_TEST=$source "$work/venv/bin/pytest" -q -p no:cacheprovider "${suites[@]}"

@@ -16,6 +16,7 @@ from tests.plugins import places
 pytest_plugins = ["tests.plugins.isolation", "tests.plugins.loopback_only", "tests.plugins.req_report"]
 
 CORPUS = places.corpus()
+WHEEL_SOURCE = places.wheel_source()
 """Looked up once, before the isolation takes the environment away."""
 
 
@@ -25,3 +26,9 @@ def corpus() -> Path:
     if CORPUS is None:
         pytest.skip("no session files: set SLOWWAVE_CORPUS to their folder")
     return CORPUS
+
+
+@pytest.fixture(scope="session")
+def wheel_source() -> Path | None:
+    """The checkout the installed wheel was built from; None where the checkout itself is what runs."""
+    return WHEEL_SOURCE

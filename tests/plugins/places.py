@@ -24,6 +24,12 @@ def faults() -> Path | None:
     return _existing("SLOWWAVE_FAULTS", "spec/faults.md")
 
 
+def wheel_source() -> Path | None:
+    """In a wheel test, the checkout the wheel under test was built from: `SLOWWAVE_WHEEL_TEST`. Else None."""
+    said = os.environ.get("SLOWWAVE_WHEEL_TEST")
+    return Path(said) if said else None
+
+
 def _existing(variable: str, beside: str) -> Path | None:
     said = os.environ.get(variable)
     path = Path(said).expanduser().absolute() if said else ROOT.parent / "shared" / beside
