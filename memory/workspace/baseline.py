@@ -91,6 +91,7 @@ def reset(files: Files, texts: Mapping[str, str], summary: str, *, key: str, at:
     for name, sha_file in objects.items():
         if not _intact(files, name):
             files.make_folder(f"{GIT}/objects/{name[:2]}", FOLDER)
+            files.remove_tree(_object_path(name), PRUNE)
             files.write(_object_path(name), sha_file.as_legacy_object(), OBJECT)
     files.write(_REFERENCE, f"{commit_id}\n".encode(), REFERENCE)
     _prune(files, set(objects))

@@ -63,8 +63,10 @@ def _require_in_place(files: Files, parent: str, name: str, fd: int) -> None:
     try:
         with files.folder(parent) as folder:
             there = os.stat(name, dir_fd=folder, follow_symlinks=False)
-    except OSError:
+    except FileNotFoundError:
         raise _cleared(files.full(parent)) from None
+    except OSError as error:
+        raise explain(error, files.full(parent), "locked") from error
     if (held.st_dev, held.st_ino) != (there.st_dev, there.st_ino):
         raise _cleared(files.full(parent))
 

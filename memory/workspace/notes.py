@@ -92,9 +92,10 @@ class NotesReading:
 def is_credential_name(name: str) -> bool:
     """Whether a file of this name is never read, whatever it holds [Z059]. A trailing `.md` hides nothing."""
     plain = name.casefold()
-    names = {plain, plain.removesuffix(".md"), plain.removesuffix(".bak")}
-    names = {each for each in names if each == plain or "." in each or each.startswith("id_")}
-    return plain == "credentials" or any(fnmatch.fnmatchcase(each, rule) for each in names for rule in _CREDENTIALS)
+    inner = plain.removesuffix(".md").removesuffix(".bak")
+    if inner != plain and "." not in inner and not inner.startswith("id_"):
+        return False  # `credentials.md` is a note about them
+    return inner == "credentials" or any(fnmatch.fnmatchcase(inner, rule) for rule in _CREDENTIALS)
 
 
 def note_path(name: str) -> str:

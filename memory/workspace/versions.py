@@ -94,7 +94,14 @@ def save(files: Files, number: int, summary: str, manifest: Manifest, texts: Map
         raise WorkspaceError(f"{number} is no version number.", hint="This is a fault in slowwave.")
     if number in numbers(files):
         _require_same(files, number, summary, manifest)
-        return
+    else:
+        _place(files, number, summary, manifest, texts)
+    for old in numbers(files)[:-keep]:
+        with contextlib.suppress(StorageError):  # the new version stands; the next save tries again
+            drop(files, old)
+
+
+def _place(files: Files, number: int, summary: str, manifest: Manifest, texts: Mapping[str, str]) -> None:
     temporary = f"{VERSIONS}/{temporary_name()}"
     try:
         for parent in sorted({f"inputs/{item.path}".rpartition("/")[0] for item in manifest.inputs} | {"inputs"}):
@@ -108,9 +115,6 @@ def save(files: Files, number: int, summary: str, manifest: Manifest, texts: Map
     except BaseException:
         _discard(files, temporary)
         raise
-    for old in numbers(files)[:-keep]:
-        with contextlib.suppress(StorageError):  # the new version stands; the next save tries again
-            drop(files, old)
 
 
 def numbers(files: Files) -> list[int]:
