@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import typer
 
-from cli import output
 from cli.output import ago, line, money, print_json, table
 from memory.clock import Clock, SystemClock
 from memory.errors import UnknownReference
-from memory.model import Host, Transcript
 from memory.redact import Redactor
 from memory.settings import Settings, load
 from memory.state import Store
 from memory.workspace import Workspace
-from recall.status import Status, as_json as status_json, read_status
+from recall.doctor import examine
+from recall.status import Status, read_status
+from recall.status import as_json as status_json
 from recall.trace import ClaimTrace, RolloutTrace, Support, Tracer, cited_sources
+from rollouts.discover import discover
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,3 +258,56 @@ def _support_json(part: Support) -> dict[str, Any]:
         ],
         "problem": part.problem or None,
     }
+
+
+def evidence(reference: str, *, as_json: bool) -> None:
+    """`slowwave evidence`: the very messages the extractor would send now, word for word."""
+    import extract
+    from memory.runtime import open_runtime
+
+    settings = load()
+    with open_runtime(settings) as runtime:
+        discover(settings, runtime.clock, runtime.store)
+        rows = Tracer(runtime.store, runtime.workspace, runtime.redactor).find(reference)
+        if not rows:
+            raise UnknownReference(
+                f"No session answers to {reference[:80]!r}.", hint="Give its id, its beginning or path."
+            )
+        if len(rows) > 1:
+            ids = ", ".join(str(row.id) for row in rows[:4])
+            raise UnknownReference(f"{len(rows)} sessions begin with {reference!r} ({ids} …).", hint="Type more of it.")
+        found = asyncio.run(extract.preview(runtime, rows[0]))
+    if as_json:
+        print_json(
+            {
+                "rollout": str(rows[0].id),
+                "model": found.model,
+                "budget_tokens": found.budget,
+                "tokens": found.evidence.tokens,
+                "boundary": found.evidence.boundary.key(),
+                "coverage": found.evidence.coverage,
+                "system": found.system,
+                "user": found.user,
+            }
+        )
+        return
+    line(found.user.rstrip("\n"))
+    err = (
+        f"{found.evidence.tokens:,} of {found.budget:,} tokens; coverage {found.evidence.coverage}; model {found.model}"
+    )
+    typer.echo(err, err=True)
+
+
+def doctor(*, as_json: bool) -> None:
+    """`slowwave doctor`: exit code 1 when something is in error."""
+    with opened() as it:
+        findings = examine(it.settings, it.store, it.workspace, it.clock)
+    if as_json:
+        print_json([asdict(finding) for finding in findings])
+    else:
+        for finding in findings:
+            style = {"ok": "green", "warning": "yellow", "error": "red"}[finding.level]
+            tail = "".join(f"; {part}" for part in (finding.means, finding.mend and f"mend: {finding.mend}") if part)
+            line(f"{finding.level:8s} {finding.check}: {finding.says}{tail}", style=style)
+    if any(finding.level == "error" for finding in findings):
+        sys.exit(1)

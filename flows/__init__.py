@@ -1,1 +1,1 @@
-"""Runs of the pipeline: plain (`flows.pipeline`) and as Prefect flows (`flows.nightly`). Only here is Prefect imported."""
+"""Runs of the pipeline: plain (`flows.pipeline`) and as Prefect flows. Only here is Prefect imported."""

@@ -15,6 +15,7 @@ from memory.settings import ModelSettings, Settings
 
 Role = Literal["extract", "consolidate"]
 
+ROLES: tuple[Role, ...] = ("extract", "consolidate")
 OFFLINE_NAME = "offline"
 FREE = frozenset({OFFLINE_NAME})
 """Names of models that cost nothing: the ledger books them without price."""
@@ -65,6 +66,16 @@ def build(settings: Settings, role: Role, tokens: Tokens | None = None) -> Model
     from memory.llm.openai import OpenAIModel
 
     return OpenAIModel(settings.model, choice.name, tokens=tokens)
+
+
+def describe(settings: Settings) -> str:
+    """`offline`, or `openai: NAME` (both names where the stages differ). Opens nothing."""
+    try:
+        names = dict.fromkeys(choose(settings.model, role) for role in ROLES)
+    except SettingsError as error:
+        return f"not set up: {error.message}"
+    parts = dict.fromkeys(one.name if one.provider == "offline" else f"openai: {one.name}" for one in names)
+    return ", ".join(parts)
 
 
 def notice(settings: Settings) -> str:

@@ -40,6 +40,11 @@ class Runtime:
     redactor: Redactor = field(default_factory=lambda: Redactor(RedactSettings()))
     cancel: asyncio.Event = field(default_factory=asyncio.Event)
 
+    async def close(self) -> None:
+        """Releases the models' connections; inside the event loop that used them."""
+        await self.extract_model.close()
+        await self.consolidate_model.close()
+
     def check_cancelled(self) -> None:
         """Raises Cancelled when somebody asked the run to stop."""
         if self.cancel.is_set():
