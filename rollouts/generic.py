@@ -64,7 +64,7 @@ class GenericAdapter:
         words = ""
         known = False
         for _, record in ends.head(report):
-            if header is None and _is_header(record):
+            if header is None and not known and _is_header(record):
                 header = record
             elif _is_event(record):
                 known = True
@@ -92,13 +92,15 @@ class GenericAdapter:
         log = Log()
         header: Record | None = None
         words = ""
+        begun = False
         lines = Lines(path, report, limit=limit)
         for offset, record in lines:
             log.offset = offset
             if _is_event(record):
+                begun = True
                 words = words or _person(record)
                 _event(record, log, report)
-            elif header is None and _is_header(record):
+            elif header is None and not begun and _is_header(record):
                 header = record
                 log.cwd = word(record.get("cwd"))
             elif record.get("type") == "session":

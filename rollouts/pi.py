@@ -89,7 +89,7 @@ class PiAdapter:
         words = ""
         known = False
         for _, record in ends.head(report):
-            if header is None and _is_header(record):
+            if header is None and not known and _is_header(record):
                 header = record
             elif _is_entry(record):
                 known = True
@@ -134,18 +134,20 @@ class _Reader:
         self._ends: list[int] = []
         self._edits: list[tuple[int, int, bool]] = []
         self._linked = False
+        self._begun = False
         self._memory_calls: set[str] = set()
 
     def take(self, offset: int, record: Record) -> None:
         """One line's record."""
         kind = _name(record.get("type"))
         if kind == "session":
-            if self.header is None and _is_header(record):
+            if self.header is None and not self._begun and _is_header(record):
                 self.header = record
                 self.log.cwd = word(record.get("cwd"))
             else:
                 self.report.duplicates += 1
             return
+        self._begun = self._begun or _is_entry(record)
         self._link(record)
         self.log.offset = offset
         if kind == "message":

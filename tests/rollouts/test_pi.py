@@ -1,0 +1,579 @@
+"""Pi's session files: the tree, the entries, damage, growth; Pi's own projection is the oracle."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import hypothesis
+import pytest
+from hypothesis import strategies as st
+
+from memory.errors import UnreadableRollout
+from memory.model import Event, EventKind, Host, RolloutId, RolloutKind, Tier, Transcript
+from rollouts.adapters import ADAPTERS, Adapter
+from rollouts.pi import PiAdapter
+
+DATA = Path(__file__).parent / "data_b"
+GOLDEN = DATA / "pi_golden_all_types.jsonl"
+PI = PiAdapter()
+STAMP = "2026-07-01T10:00:{:02}.000Z"
+
+
+def entry(name: str, parent: str | None, role: str, text: str = "", **message: Any) -> dict[str, Any]:
+    content = message.pop("content", [{"type": "text", "text": text}])
+    return {
+        "type": "message",
+        "id": name,
+        "parentId": parent,
+        "timestamp": STAMP.format(int(name[1:]) if name[1:].isdigit() else 0),
+        "message": {"role": role, "content": content, **message},
+    }
+
+
+HEADER = {"type": "session", "version": 3, "id": "s1", "timestamp": STAMP.format(0), "cwd": "/w/app"}
+
+
+def write(folder: Path, *records: Any, name: str = "2026-07-01T10-00-00-000Z_s1.jsonl") -> Path:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records))
+    return path
+
+
+def read(folder: Path, *records: Any, header: Any = HEADER) -> Transcript:
+    return PI.read(write(folder, header, *records))
+
+
+def shown(transcript: Transcript) -> list[tuple[str, str]]:
+    return [(event.derived_from or event.tier.value, event.text) for event in transcript.events]
+
+
+def test_the_registry_offers_it() -> None:
+    assert isinstance(ADAPTERS[Host.PI], PiAdapter)
+    assert isinstance(PI, Adapter)
+
+
+# -- the oracle ----------------------------------------------------------------------------------------
+
+
+def projected(event: Event) -> tuple[str, str]:
+    if event.derived_from is not None:
+        return {"system_prompt": "system", "branch_summary": "branchSummary"}[event.derived_from], event.text
+    if event.kind is EventKind.TOOL_RESULT:
+        return "toolResult", event.text
+    return ("user" if event.tier is Tier.HUMAN else "assistant"), event.text
+
+
+def pieces(message: dict[str, Any]) -> list[tuple[str, str]]:
+    """What Pi sends for a message, without thinking; a tool call as its bare arguments."""
+    role: str = message["role"]
+    content: Any = message.get("content")
+    if role == "branchSummary":
+        return [(role, message["summary"])]
+    if role == "system":
+        return [(role, "\n".join(message["sections"].values()))]
+    blocks: list[dict[str, Any]] = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    found = []
+    for block in blocks:
+        if block["type"] == "text":
+            found.append((role, block["text"]))
+        elif block["type"] == "toolCall":
+            values = block["arguments"]
+            found.append((role, values.get("command") or "\n".join(f"{k}: {v}" for k, v in values.items())))
+    return found
+
+
+def test_the_active_branch_is_the_one_pi_itself_takes() -> None:
+    oracle = json.loads((DATA / "pi_golden_projection.json").read_text())
+    transcript = PI.read(GOLDEN)
+    on_branch = {name for name, _ in oracle["branchIds"]}
+    ours = {event.host_id for event in transcript.events if event.derived_from not in {"abandoned_branch"}}
+    off = {event.host_id for event in transcript.events if event.derived_from == "abandoned_branch"}
+    with_events = {name for name, kind in oracle["branchIds"] if kind in {"message", "compaction", "branch_summary"}}
+    assert with_events <= ours
+    assert not off & on_branch
+    abandoned = {event.host_id for event in transcript.events} - on_branch
+    assert all(
+        event.derived_from is not None for event in transcript.events if event.host_id in abandoned
+    )  # nothing off the branch is evidence
+
+
+def test_the_conversation_is_the_one_pi_itself_sends() -> None:
+    oracle = json.loads((DATA / "pi_golden_projection.json").read_text())
+    branch = {name for name, _ in oracle["branchIds"]}
+    events = [event for event in PI.read(GOLDEN).events if event.host_id in branch]
+    until = next(number for number, event in enumerate(events) if event.derived_from == "compaction")
+    wanted = [piece for message in oracle["midBranchContextBeforeCompaction"]["messages"] for piece in pieces(message)]
+    assert [projected(event) for event in events[:until]] == wanted
+    after = oracle["context"]["messages"][-2:]
+    assert [projected(event) for event in events[until + 1 :]] == [piece for m in after for piece in pieces(m)]
+
+
+def test_compaction_keeps_the_originals_and_drops_the_summary() -> None:
+    transcript = PI.read(GOLDEN)
+    kept = [event.text for event in transcript.events if event.tier is Tier.HUMAN]
+    assert kept[0] == "新增测试统一用 Vitest，历史 Jest 用例逐步迁移。"
+    assert [event.text for event in transcript.events if event.derived_from == "compaction"] == [
+        "## Goal\nMigrate tests to Vitest"
+    ]
+
+
+# -- entries -------------------------------------------------------------------------------------------
+
+
+def test_header_tells_session_folder_start_and_version(tmp_path: Path) -> None:
+    path = write(tmp_path, HEADER, entry("m1", None, "user", "hello"), {**info("Payments"), "parentId": "m1"})
+    header = PI.read(path).header
+    assert header.id == RolloutId(Host.PI, "s1")
+    assert (header.cwd, header.version, header.title) == ("/w/app", "3", "Payments")
+    assert header.started == datetime(2026, 7, 1, 10, 0, tzinfo=UTC)
+    assert header.kind is RolloutKind.INTERACTIVE
+
+
+def info(name: str) -> dict[str, Any]:
+    return {"type": "session_info", "id": "t1", "parentId": None, "timestamp": STAMP.format(9), "name": name}
+
+
+def test_a_fork_names_its_origin_by_the_file_it_came_from(tmp_path: Path) -> None:
+    place = "/home/dev/.pi/agent/sessions/--w-app--/2026-11-30T04-59-21-854Z_01a22ad2-677e.jsonl"
+    fork = read(tmp_path, entry("m1", None, "user", "x"), header={**HEADER, "parentSession": place})
+    assert fork.header.forked_from == RolloutId(Host.PI, "01a22ad2-677e")
+    windows = {**HEADER, "parentSession": r"C:\pi\sessions\2026-11-30T04-59-21-854Z_abc.jsonl"}
+    assert read(tmp_path, header=windows).header.forked_from == RolloutId(Host.PI, "abc")
+    old = {"type": "session", "id": "s1", "timestamp": STAMP.format(0), "cwd": "/w", "branchedFrom": place}
+    assert read(tmp_path, header=old).header.forked_from == RolloutId(Host.PI, "01a22ad2-677e")
+
+
+@pytest.mark.req("Z071")
+def test_each_role_has_its_tier(tmp_path: Path) -> None:
+    blocks = [
+        {"type": "thinking", "thinking": "secret thoughts", "thinkingSignature": "s"},
+        {"type": "text", "text": "I look."},
+        {"type": "toolCall", "id": "c1", "name": "bash", "arguments": {"command": "npm test"}},
+    ]
+    found = read(
+        tmp_path,
+        entry("m1", None, "system", "", content="", sections={"preamble": "You are an assistant."}),
+        entry("m2", "m1", "user", content="plain string"),
+        entry("m3", "m2", "assistant", content=blocks, stopReason="toolUse"),
+        entry("m4", "m3", "toolResult", "2 failed", toolCallId="c1", toolName="bash", isError=True),
+        entry("m5", "m4", "assistant", "It fails.", stopReason="stop"),
+        entry("m6", "m5", "assistant", "half an ans", stopReason="aborted", errorMessage="Request was aborted"),
+    )
+    assert shown(found) == [
+        ("system_prompt", "You are an assistant."),
+        ("human", "plain string"),
+        ("commentary", "I look."),
+        ("tool", "npm test"),
+        ("tool", "2 failed"),
+        ("final", "It fails."),
+        ("commentary", "half an ans"),
+        ("error", "Request was aborted"),
+    ]
+    call, result = found.events[3], found.events[4]
+    assert (call.kind, call.tool, call.call_id, call.ok) == (EventKind.TOOL_CALL, "bash", "c1", None)
+    assert (result.kind, result.tool, result.call_id, result.ok) == (EventKind.TOOL_RESULT, "bash", "c1", False)
+    assert "secret thoughts" not in str(found.events)
+
+
+def test_a_typed_command_is_a_tool_event_and_an_excluded_one_leaves_no_text(tmp_path: Path) -> None:
+    typed: dict[str, Any] = {"command": "git status", "output": "clean\n", "exitCode": 0, "cancelled": False}
+    hidden: dict[str, Any] = {
+        "command": "env | grep KEY",
+        "output": "SECRET=1",
+        "exitCode": 0,
+        "excludeFromContext": True,
+    }
+    failed: dict[str, Any] = {"command": "false", "output": "", "exitCode": 1}
+    found = read(
+        tmp_path,
+        entry("m1", None, "bashExecution", content=None, **typed),
+        entry("m2", "m1", "bashExecution", content=None, **hidden),
+        entry("m3", "m2", "bashExecution", content=None, **failed),
+    )
+    assert [(event.tier, event.kind, event.ok) for event in found.events] == [
+        (Tier.TOOL, EventKind.TOOL_CALL, None),
+        (Tier.TOOL, EventKind.TOOL_RESULT, True),
+        (Tier.DERIVED, EventKind.MESSAGE, None),
+        (Tier.TOOL, EventKind.TOOL_CALL, None),
+        (Tier.TOOL, EventKind.TOOL_RESULT, False),
+    ]
+    assert "SECRET" not in str(found.events)
+    assert "grep KEY" not in str(found.events)
+
+
+@pytest.mark.req("Z072", "Z073")
+def test_what_extensions_inject_is_derived_and_memory_is_called_so(tmp_path: Path) -> None:
+    def injected(name: str, kind: str, text: str) -> dict[str, Any]:
+        return {"type": "custom_message", "id": name, "parentId": None, "customType": kind, "content": text}
+
+    found = read(
+        tmp_path,
+        injected("a1", "pi-memory-context", "prefers Vitest"),
+        injected("a2", "volatile-project-context", "<system-reminder>tree</system-reminder>"),
+        injected("a3", "ctx", "<memory>from cmd</memory>"),
+        entry("m1", "a3", "custom", content="hook text", customType="legacy-hook", display=True),
+        entry("m2", "m1", "hookMessage", content="old hook", customType="x"),
+        {"type": "branch_summary", "id": "b1", "parentId": "m2", "fromId": "m1", "summary": "tried A"},
+    )
+    # a1 and a2 are roots of their own, so the path from the last entry does not hold them
+    assert shown(found) == [
+        ("memory", "prefers Vitest"),
+        ("extension", "<system-reminder>tree</system-reminder>"),
+        ("memory", "<memory>from cmd</memory>"),
+        ("extension", "hook text"),
+        ("extension", "old hook"),
+        ("branch_summary", "tried A"),
+    ]
+
+
+@pytest.mark.req("Z072")
+def test_injected_blocks_are_taken_off_the_persons_words(tmp_path: Path) -> None:
+    text = '<skill name="jest" location="/s/SKILL.md">\nUse Jest.\n</skill>\n\nmigrate it to Vitest'
+    found = read(
+        tmp_path,
+        entry("m1", None, "user", text),
+        entry("m2", "m1", "user", "<memories>\nlikes tabs\n</memories>\ngo on"),
+        entry("m3", "m2", "user", "why does <memory> appear in the page?"),
+    )
+    assert [pair for pair in shown(found) if pair[0] == "human"] == [
+        ("human", "migrate it to Vitest"),
+        ("human", "go on"),
+        ("human", "why does <memory> appear in the page?"),
+    ]
+    assert {"skill", "memory"} <= {kind for kind, _ in shown(found)}
+
+
+@pytest.mark.req("Z073")
+def test_calls_and_results_of_our_own_tools_are_derived(tmp_path: Path) -> None:
+    calls = [{"type": "toolCall", "id": "c1", "name": "memory_recall", "arguments": {"query": "tests"}}]
+    found = read(
+        tmp_path,
+        entry("m1", None, "assistant", content=calls, stopReason="toolUse"),
+        entry("m2", "m1", "toolResult", "prefers Vitest", toolCallId="c1", toolName="memory_recall", isError=False),
+    )
+    assert [kind for kind, _ in shown(found)] == ["memory", "memory"]
+
+
+@pytest.mark.fault("X15")
+def test_findings_of_a_subagent_reach_the_parent_as_agent_events(tmp_path: Path) -> None:
+    found = read(
+        tmp_path,
+        entry("m1", None, "toolResult", "the cache is stale", toolCallId="c1", toolName="subagent", isError=False),
+        entry("m2", "m1", "toolResult", "ok", toolCallId="c2", toolName="mcp__tools__Agents", isError=False),
+    )
+    assert [event.tier for event in found.events] == [Tier.AGENT, Tier.AGENT]
+
+
+def test_images_are_named_never_sent(tmp_path: Path) -> None:
+    blocks = [{"type": "text", "text": "See"}, {"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"}]
+    path = write(tmp_path, HEADER, entry("m1", None, "user", content=blocks))
+    assert shown(PI.read(path)) == [("human", "See\n[image]")]
+    only = write(tmp_path, HEADER, entry("m1", None, "user", content=blocks[1:]))
+    assert PI.peek(only).user_chars == 0
+
+
+def test_a_null_edit_withdraws_and_a_shortening_one_keeps_the_original(tmp_path: Path) -> None:
+    def edit(name: str, parent: str, target: str, replacement: Any) -> dict[str, Any]:
+        return {
+            "type": "context_edit",
+            "id": name,
+            "parentId": parent,
+            "targetId": target,
+            "replacement": replacement,
+        }
+
+    found = read(
+        tmp_path,
+        entry("m1", None, "user", "use yarn"),
+        entry("m2", "m1", "user", "long text"),
+        edit("e1", "m2", "m1", None),
+        edit("e2", "e1", "m2", {"content": [{"type": "text", "text": "[elided]"}]}),
+        edit("e3", "e2", "gone", None),
+        entry("m3", "e3", "user", "use pnpm"),
+    )
+    assert shown(found) == [("withdrawn", "use yarn"), ("human", "long text"), ("human", "use pnpm")]
+    restored = read(
+        tmp_path,
+        entry("m1", None, "user", "use yarn"),
+        edit("e1", "m1", "m1", None),
+        edit("e2", "e1", "m1", {"content": "x"}),
+    )
+    assert shown(restored) == [("human", "use yarn")]
+
+
+def test_labels_names_and_settings_are_no_events_and_unknown_types_are_counted(tmp_path: Path) -> None:
+    quiet = [
+        {"type": kind, "id": f"q{number}", "parentId": None}
+        for number, kind in enumerate(("label", "session_info", "model_change", "thinking_level_change", "usage"))
+    ]
+    found = read(tmp_path, *quiet, {"type": "from_the_future", "id": "x"}, entry("m1", None, "oracle", "?"))
+    assert found.events == ()
+    assert found.report.unknown_types == {"from_the_future": 1, "message/oracle": 1}
+
+
+# -- the tree ------------------------------------------------------------------------------------------
+
+
+def test_an_abandoned_branch_is_derived(tmp_path: Path) -> None:
+    found = read(
+        tmp_path,
+        entry("m1", None, "user", "use sqlite"),
+        entry("m2", "m1", "assistant", "done with sqlite", stopReason="stop"),
+        entry("m3", None, "user", "use postgres instead"),
+        entry("m4", "m3", "assistant", "done with postgres", stopReason="stop"),
+    )
+    assert [kind for kind, _ in shown(found)] == ["abandoned_branch", "abandoned_branch", "human", "final"]
+
+
+def test_a_label_is_the_leaf_when_it_comes_last(tmp_path: Path) -> None:
+    label = {"type": "label", "id": "l1", "parentId": "m1", "targetId": "m1"}
+    found = read(tmp_path, entry("m1", None, "user", "a"), entry("m2", "m1", "user", "b"), label)
+    assert [kind for kind, _ in shown(found)] == ["human", "abandoned_branch"]
+
+
+def test_a_link_to_a_lost_entry_goes_to_the_one_before(tmp_path: Path) -> None:
+    found = read(
+        tmp_path,
+        entry("m1", None, "user", "first"),
+        entry("m3", "m2", "user", "third"),
+        entry("m4", "m3", "user", "fourth"),
+    )
+    assert [kind for kind, _ in shown(found)] == ["human", "human", "human"]
+
+
+def test_links_in_a_ring_end(tmp_path: Path) -> None:
+    found = read(
+        tmp_path, entry("m1", "m2", "user", "a"), entry("m2", "m1", "user", "b"), entry("m3", "m3", "user", "c")
+    )
+    assert [kind for kind, _ in shown(found)] == ["human", "human", "human"]
+
+
+def test_files_without_links_are_read_in_their_order(tmp_path: Path) -> None:
+    old = {"type": "session", "id": "v1", "timestamp": STAMP.format(0), "cwd": "/w", "provider": "p", "modelId": "m"}
+    lines = [
+        {"type": "message", "timestamp": STAMP.format(number), "message": {"role": "user", "content": text}}
+        for number, text in enumerate(("one", "two", "three"))
+    ]
+    found = read(tmp_path, *lines, {"type": "compaction", "summary": "s", "firstKeptEntryIndex": 1}, header=old)
+    assert shown(found) == [("human", "one"), ("human", "two"), ("human", "three"), ("compaction", "s")]
+    assert found.header.version == "1"
+    nulls = [entry(f"m{number}", None, "user", str(number)) for number in range(3)]
+    assert [kind for kind, _ in shown(read(tmp_path, *nulls))] == ["human"] * 3
+
+
+def test_a_long_branched_session_is_read_in_linear_time(tmp_path: Path) -> None:
+    def took(size: int) -> float:
+        records = [
+            entry(f"m{n}", f"m{n - 1}" if n % 3 else (f"m{n - 3}" if n else None), "user", "x") for n in range(size)
+        ]
+        for number, record in enumerate(records):
+            record["timestamp"] = STAMP.format(number % 60)
+        path = write(tmp_path, HEADER, *records)
+        best = float("inf")
+        for _ in range(3):
+            began = time.perf_counter()
+            PI.read(path)
+            best = min(best, time.perf_counter() - began)
+        return best
+
+    took(100)
+    assert took(8_000) < 8 * 2.5 * took(1_000)
+
+
+# -- kinds ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("Z067", "Z068")
+def test_subagents_and_own_sessions_are_told_apart(tmp_path: Path) -> None:
+    user = entry("m1", None, "user", "hello")
+    child = write(tmp_path, HEADER, user, name="2026-07-01T10-00-00-000Z_boss/0-task.jsonl")
+    assert PI.peek(child).header.kind is RolloutKind.SUBAGENT
+    assert PI.peek(child).header.parent == RolloutId(Host.PI, "boss")
+    place = {**HEADER, "cwd": "/home/dev/.local/share/slowwave/generations/g1/memories_v2/workspace"}
+    assert PI.peek(write(tmp_path, place, user)).header.kind is RolloutKind.OWN
+    mark = {"type": "custom", "id": "c1", "parentId": None, "customType": "slowwave", "data": {"own": True}}
+    assert PI.read(write(tmp_path, HEADER, mark, user)).header.kind is RolloutKind.OWN
+    watcher = entry("m1", None, "user", "You are a Claude-Mem, a specialized observer tool")
+    assert PI.peek(write(tmp_path, HEADER, watcher)).header.kind is RolloutKind.AUXILIARY
+
+
+# -- peek ----------------------------------------------------------------------------------------------
+
+
+def test_peek_agrees_with_a_whole_reading(tmp_path: Path) -> None:
+    path = write(
+        tmp_path,
+        HEADER,
+        entry("m1", None, "user", "fix the tests"),
+        entry("m2", "m1", "assistant", "done", stopReason="stop"),
+        {"type": "usage", "id": "u1", "parentId": "m2", "timestamp": STAMP.format(59), "kind": "cache_warm"},
+    )
+    peek, transcript = PI.peek(path), PI.read(path)
+    assert peek.header == transcript.header
+    assert peek.last_event == transcript.last_event == datetime(2026, 7, 1, 10, 0, 2, tzinfo=UTC)
+    assert (peek.user_chars, peek.whole, peek.open_turn) == (len("fix the tests"), True, False)
+    assert PI.peek(write(tmp_path, HEADER, entry("m1", None, "user", "go"))).open_turn
+
+
+def test_only_a_header_before_the_first_entry_counts(tmp_path: Path) -> None:
+    late = write(tmp_path, entry("m1", None, "user", "hello"), {**HEADER, "id": "other"})
+    assert PI.peek(late).header.id == PI.read(late).header.id == RolloutId(Host.PI, "s1")
+    early = write(tmp_path, {"type": "noise"}, {**HEADER, "id": "other"}, entry("m1", None, "user", "hello"))
+    assert PI.peek(early).header.id == PI.read(early).header.id == RolloutId(Host.PI, "other")
+
+
+def test_a_session_without_its_header_has_the_id_of_its_name(tmp_path: Path) -> None:
+    path = write(tmp_path, entry("m1", None, "user", "hello"))
+    assert PI.peek(path).header.id == PI.read(path).header.id == RolloutId(Host.PI, "s1")
+
+
+@pytest.mark.fault("M67", "O5")
+@pytest.mark.parametrize(
+    "foreign",
+    [
+        {"role": "user", "content": "chat export line"},
+        {"type": "user", "uuid": "u1", "sessionId": "s", "message": {"role": "user", "content": "claude"}},
+        {"timestamp": "x", "type": "session_meta", "payload": {"id": "t", "cwd": "/w", "originator": "codex"}},
+        {"type": "session", "version": 1, "id": "g", "host_name": "aider", "started": "2026-07-01T10:00:00Z"},
+        [1, 2, 3],
+        "text",
+    ],
+)
+def test_other_tools_files_are_refused(tmp_path: Path, foreign: Any) -> None:
+    with pytest.raises(UnreadableRollout, match=r"holds no Pi session"):
+        PI.peek(write(tmp_path, foreign))
+
+
+def test_default_folders_follow_pis_own_variables() -> None:
+    assert PI.default_roots({"HOME": "/h"}) == [Path("/h/.pi/agent/sessions")]
+    assert PI.default_roots({"HOME": "/h", "PI_CODING_AGENT_DIR": "~/agent"}) == [Path("/h/agent/sessions")]
+    both = {"HOME": "/h", "PI_CODING_AGENT_SESSION_DIR": "/s", "PI_CODING_AGENT_DIR": "/a"}
+    assert PI.default_roots(both) == [Path("/s"), Path("/a/sessions")]
+    assert PI.default_roots({}) == []
+
+
+# -- damage and growth -----------------------------------------------------------------------------------
+
+
+def test_a_record_appended_to_a_torn_line_survives(tmp_path: Path) -> None:
+    path = write(tmp_path, HEADER, entry("m1", None, "user", "hello"))
+    torn = json.dumps(entry("m2", "m1", "assistant", "half"))[:90]
+    with path.open("a") as file:
+        file.write(torn + json.dumps(entry("m3", "m1", "user", "this one must survive")) + "\n")
+    found = PI.read(path)
+    assert ("human", "this one must survive") in shown(found)
+    assert found.report.bad_json == 1
+
+
+def test_a_partial_last_line_waits_until_it_is_whole(tmp_path: Path) -> None:
+    path = write(tmp_path, HEADER, entry("m1", None, "user", "hello"))
+    whole = PI.read(path).boundary
+    line = json.dumps(entry("m2", "m1", "user", "later"))
+    with path.open("a") as file:
+        file.write(line[:40])
+    half = PI.read(path)
+    assert half.boundary == whole
+    assert half.report.partial_tail == 1
+    with path.open("a") as file:
+        file.write(line[40:] + "\n")
+    assert [text for _, text in shown(PI.read(path))] == ["hello", "later"]
+
+
+def test_numbers_and_texts_stay_while_the_file_grows() -> None:
+    data = GOLDEN.read_bytes()
+    ends = [number + 1 for number, byte in enumerate(data) if byte == 10]
+    whole = PI.read(GOLDEN)
+    for end in ends:
+        part = PI.read(GOLDEN, limit=end)
+        assert part.boundary.offset == end
+        for early, late in zip(part.events, whole.events, strict=False):
+            assert (early.number, early.text, early.host_id, early.offset) == (
+                late.number,
+                late.text,
+                late.host_id,
+                late.offset,
+            )
+    assert [event.number for event in whole.events] == list(range(1, len(whole.events) + 1))
+
+
+LINES = GOLDEN.read_text().splitlines()
+JUNK: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@st.composite
+def mutated(draw: st.DrawFn) -> str:
+    """A line of a real session with one value at any depth replaced, or cut, or doubled."""
+    line = draw(st.sampled_from(LINES))
+    how = draw(st.sampled_from(["value", "cut", "double", "bytes", "whole"]))
+    if how == "whole":
+        return json.dumps(draw(JUNK))
+    if how == "cut":
+        return line[: draw(st.integers(0, len(line)))]
+    if how == "double":
+        return line + line
+    if how == "bytes":
+        at = draw(st.integers(0, len(line)))
+        return line[:at] + draw(st.text(max_size=4)).replace("\n", " ") + line[at:]
+    record = json.loads(line)
+    spot: Any = record
+    while True:
+        key = draw(st.sampled_from(sorted(spot) if isinstance(spot, dict) else range(len(spot))))
+        if isinstance(spot[key], dict | list) and spot[key] and draw(st.booleans()):
+            spot = spot[key]
+            continue
+        spot[key] = draw(JUNK)
+        return json.dumps(record)
+
+
+@hypothesis.settings(
+    max_examples=120, deadline=None, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture]
+)
+@hypothesis.given(st.lists(mutated(), max_size=12), st.booleans())
+def test_no_line_whatever_is_in_it_stops_the_reader(tmp_path: Path, lines: list[str], header: bool) -> None:
+    path = tmp_path / "f.jsonl"
+    text = "\n".join([*LINES[:1], *lines] if header else lines) + "\n"
+    path.write_bytes(text.encode("utf-8", "surrogatepass"))
+    found = PI.read(path)
+    assert [event.number for event in found.events] == list(range(1, len(found.events) + 1))
+    assert found.boundary.events == len(found.events)
+    for event in found.events:
+        assert (event.tier is Tier.DERIVED) == (event.derived_from is not None)
+        event.text.encode("utf-8")
+    try:
+        assert PI.peek(path).header.id == found.header.id
+    except UnreadableRollout:
+        assert not header
+
+
+@pytest.mark.corpus
+def test_every_real_session_is_read_to_its_end(corpus: Path) -> None:
+    paths = sorted((corpus / "pi").rglob("*.jsonl"))
+    assert paths
+    tiers: Counter[str] = Counter()
+    for path in paths:
+        peek, found = PI.peek(path), PI.read(path)
+        assert found.report.unknown_types == {}, path
+        assert found.report.not_objects == 0
+        assert peek.header.id == found.header.id
+        assert peek.header.cwd == found.header.cwd is not None
+        assert peek.fingerprint
+        assert any(event.tier is Tier.HUMAN for event in found.events), path
+        whole = path.read_bytes()
+        assert found.boundary.offset + (0 if whole.endswith(b"\n") else len(whole) - whole.rfind(b"\n") - 1) == len(
+            whole
+        )
+        tiers.update(event.derived_from or event.tier.value for event in found.events)
+    assert tiers["human"] > 150
+    assert tiers["final"] > 90
+    assert tiers["tool"] > 2_000
+    assert tiers["compaction"] >= 4
