@@ -46,10 +46,12 @@ class Section(BaseModel):
 
     @field_validator("*", mode="before")
     @classmethod
-    def _no_truth_values_for_numbers(cls, value: object, info: ValidationInfo) -> object:
-        if isinstance(value, bool) and "bool" not in str(cls.model_fields[info.field_name or ""].annotation):
+    def _common(cls, value: object, info: ValidationInfo) -> object:
+        """`"none"` where a setting may be absent (TOML has no word for it); no truth value for a number."""
+        annotation = str(cls.model_fields[info.field_name or ""].annotation)
+        if isinstance(value, bool) and "bool" not in annotation:
             raise ValueError("true and false do not fit here")
-        return value
+        return None if value == "none" and annotation.endswith("| None") else value
 
 
 class MemorySettings(Section):
@@ -169,11 +171,6 @@ class BudgetSettings(Section):
     prices: dict[str, Price] = Field(default_factory=dict)
     """`[budget.prices."model-name"]`; a model without a price is held by token ceilings only."""
 
-    @field_validator("*", mode="before")
-    @classmethod
-    def _none(cls, value: object, info: ValidationInfo) -> object:
-        return None if info.field_name != "prices" and isinstance(value, str) and value.lower() == "none" else value
-
 
 class RedactSettings(Section):
     entropy: bool = True
@@ -231,10 +228,6 @@ class Settings(Section):
     @property
     def config_file(self) -> Path:
         return self.config or self.home / "config.toml"
-
-    @property
-    def state_url(self) -> str:
-        return self.state.url.get_secret_value() or f"sqlite:///{self.home / 'state.db'}"
 
 
 SECTIONS: tuple[str, ...] = (
@@ -436,7 +429,8 @@ def _parse(raw: str, section: str, key: str, variable: str) -> Any:
 
 
 def _explain(error: ValidationError, config: Path) -> SettingsError:
-    first = error.errors(include_url=False, include_input=False)[0]
+    errors = error.errors(include_url=False, include_input=False)
+    first = next((one for one in errors if one["type"] == "extra_forbidden"), errors[0])
     name = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
         known = list(Price.model_fields) if name.startswith("budget.prices.") else []

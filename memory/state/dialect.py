@@ -19,6 +19,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from memory.errors import SettingsError, StateBusyError, StateCorruptError, StateError
+from memory.settings import Settings
 from memory.state.schema import VERSION, metadata
 
 WRITE_OPTION = "slowwave_write"
@@ -37,6 +38,12 @@ def parse_url(url: str) -> URL:
     if backend == "sqlite" and parsed.database in {None, "", ":memory:"}:
         raise SettingsError("state.url must name a file: state is shared between processes.")
     return parsed
+
+
+def url_of(settings: Settings) -> URL:
+    """Where the state lives: `state.url`, else `state.db` in the home, whatever characters its path has."""
+    wanted = settings.state.url.get_secret_value()
+    return parse_url(wanted) if wanted else URL.create("sqlite", database=str(settings.home / "state.db"))
 
 
 def sqlite_path(url: URL) -> Path | None:

@@ -78,7 +78,7 @@ class Store:
         database that vanished; neither changes a byte [Z012 Z013 Z119 Z120]. StateBusyError, StateError and
         SettingsError say the rest.
         """
-        url = dialect.parse_url(settings.state_url)
+        url = dialect.url_of(settings)
         _private_folder(settings.home)
         written = read_generation_file(settings.home)
         path = dialect.sqlite_path(url)

@@ -65,6 +65,14 @@ def test_a_new_store_has_a_generation_that_the_file_in_the_home_repeats(store: S
     assert store.clear_watermark is None
 
 
+def test_a_home_with_characters_that_mean_something_in_urls_is_a_home(tmp_path: Path) -> None:
+    home = tmp_path / "a?b#c%20d 客"
+    for _ in range(2):
+        with Store.open(Settings(home=home), FrozenClock()) as store:
+            assert (home / "state.db").is_file()
+            assert store.place == str(home / "state.db")
+
+
 def test_a_second_opener_sees_the_same_state(open_store: Any, rollout: Callable[..., RolloutRow]) -> None:
     first, second = open_store(), open_store()
     first.rollouts.upsert_many([rollout()])
