@@ -11,8 +11,8 @@ A copy is told by what cannot be chance:
 - where the copy names the other as its origin, a run from the first event on with the same texts: Codex writes a
   replayed history with new times.
 
-Derived events are left out of the runs, for hosts write their own prompts anew. Pure; the keys kept of a rollout take
-24 bytes an event.
+Derived events are left out of the runs, for hosts write their own prompts anew. The keys kept of a rollout take 24
+bytes an event.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
+from memory.errors import UnreadableRollout
 from memory.model import Event, Reason, RolloutId, Tier, Transcript
+
+from rollouts.adapters import ADAPTERS
 
 if TYPE_CHECKING:
     from memory.state import RolloutRow
@@ -153,6 +156,29 @@ def families(rows: Iterable[RolloutRow]) -> dict[RolloutId, tuple[RolloutRow, ..
         if top != row.id:
             found.setdefault(top, []).append(row)
     return {top: tuple(sorted(children, key=_age)) for top, children in found.items()}
+
+
+def read_own(
+    row: RolloutRow,
+    rows: Iterable[RolloutRow],
+    *,
+    extracted: Set[RolloutId] = frozenset(),
+    watermark: datetime | None = None,
+    limit: int | None = None,
+) -> Transcript:
+    """Reads a rollout as it may be extracted: without what its elders own, without what was cleared.
+
+    The one function here that opens files: this rollout's and its elders', one after the other, keeping only their
+    keys. An elder that cannot be read owns nothing and is named in the report's notes. Raises UnreadableRollout.
+    """
+    transcript = ADAPTERS[row.id.host].read(row.path, limit=limit)
+    known: list[EventKeys] = []
+    for elder in elders(row, rows, extracted=extracted):
+        try:
+            known.append(keys_of(ADAPTERS[elder.id.host].read(elder.path)))
+        except UnreadableRollout:
+            transcript.report.notes.append(f"{elder.id} could not be read; what it may share was not left out")
+    return after(owned(transcript, others=known), watermark)
 
 
 # -- relatives -----------------------------------------------------------------------------------------
