@@ -29,12 +29,15 @@ CANDIDATE = layer.scratch_writing("workspace.candidate")
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Ceilings of one agent's file work: bytes are UTF-8 bytes, operations count reads, writes and edits."""
+    """Ceilings of one agent's file work: bytes are UTF-8 bytes, operations count reads, writes and edits.
 
-    file_bytes: int = 1_000_000
-    read_bytes: int = 64_000
+    `read_bytes` bounds one answer; by default it does not bind, since the agent's tool cuts by its own measure.
+    """
+
+    file_bytes: int = 2_000_000
+    read_bytes: int = 2_000_000
     write_bytes: int = 2 * MAX_SUMMARY_BYTES
-    operations: int = 1_000
+    operations: int = 4_000
     depth: int = 6
     path_bytes: int = 512
 
