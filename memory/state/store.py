@@ -187,8 +187,7 @@ os.register_at_fork(after_in_child=_after_fork)
 def _private_folder(home: Path) -> None:
     """Creates the home with mode 0700; narrows one that is ours and was left open to others."""
     try:
-        if not home.exists():
-            home.mkdir(parents=True, mode=0o700)
+        home.mkdir(parents=True, mode=0o700, exist_ok=True)
         mode = home.stat()
         names = {entry.name for entry in home.iterdir()}
     except OSError as error:
