@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import sys
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from cli.output import line, money, print_json, progress, table
 from consolidate.outcomes import Deferred, Empty, Failed, Published, Stopped, Unchanged
 from flows import pipeline
-from memory.clock import SystemClock, parse_iso
-from memory.errors import UnknownReference, UsageError
-from memory.model import Host, RolloutId
-from memory.redact import Redactor
+from flows.choices import picks_of
+from memory.clock import SystemClock
+from memory.errors import UsageError
 from memory.runtime import open_runtime
 from memory.settings import Settings, load
-from memory.state import Store
-from memory.workspace import Workspace
-from recall.trace import Tracer
-from rollouts.discover import discover
-from rollouts.eligibility import Picks
 
 
 def run(
@@ -39,7 +31,7 @@ def run(
     if extract_only and consolidate_only:
         raise UsageError("--extract-only and --consolidate-only exclude each other.")
     settings = load()
-    picks = parse_picks(settings, since=since, limit=limit, host=host, rollouts=rollouts)
+    picks = picks_of(settings, SystemClock().now(), since=since, limit=limit, host=host, rollouts=rollouts)
     options = pipeline.Options(extract=not consolidate_only, consolidate=not extract_only, picks=picks)
     if dry_run:
         _dry_run(settings, options, as_json=as_json)
@@ -56,52 +48,6 @@ def execute(settings: Settings, options: pipeline.Options, *, quiet: bool) -> pi
     """One run with progress on standard error; Ctrl-C and SIGTERM stop it within seconds."""
     with progress(quiet=quiet) as draw, open_runtime(settings, progress=draw) as runtime:
         return asyncio.run(pipeline.run_until_stopped(runtime, options))
-
-
-def parse_picks(settings: Settings, *, since: str, limit: int | None, host: str, rollouts: list[str]) -> Picks:
-    """The options as picks. Raises UsageError naming the option."""
-    if host and host not in {known.value for known in Host}:
-        raise UsageError(f"--host {host}: no such host.", hint="Known: codex, claude, pi, generic.")
-    return Picks(
-        since=parse_since(since, SystemClock().now()) if since else None,
-        limit=limit,
-        hosts=frozenset({Host(host)}) if host else frozenset(),
-        rollouts=frozenset(_resolve(settings, rollouts)) if rollouts else frozenset(),
-    )
-
-
-def parse_since(text: str, now: datetime) -> datetime:
-    """`60d`, `12h`, `90m` back from now, or a date or time in ISO form (UTC where it names no offset)."""
-    match = re.fullmatch(r"(\d{1,6})([dhm])", text.strip())
-    if match:
-        unit = {"d": "days", "h": "hours", "m": "minutes"}[match[2]]
-        try:
-            return now - timedelta(**{unit: int(match[1])})
-        except OverflowError:
-            return datetime.min.replace(tzinfo=UTC)
-    moment = parse_iso(text.strip())
-    if moment is None:
-        raise UsageError(f"--since {text}: not a length or a date.", hint="Use 60d, 12h or 2026-11-01.")
-    return moment
-
-
-def _resolve(settings: Settings, names: list[str]) -> list[RolloutId]:
-    clock = SystemClock()
-    found: list[RolloutId] = []
-    with Store.open(settings, clock) as store:
-        discover(settings, clock, store)
-        tracer = Tracer(store, Workspace.open(settings.home, store.generation), Redactor(settings.redact))
-        for name in names:
-            rows = tracer.find(name)
-            if not rows:
-                raise UnknownReference(
-                    f"--rollout {name}: no session has this id.", hint="`slowwave status` counts them."
-                )
-            if len(rows) > 1:
-                ids = ", ".join(str(row.id) for row in rows[:4])
-                raise UnknownReference(f"--rollout {name}: {len(rows)} sessions begin so ({ids} …).", hint="Type more.")
-            found.append(rows[0].id)
-    return found
 
 
 def _dry_run(settings: Settings, options: pipeline.Options, *, as_json: bool) -> None:
