@@ -27,7 +27,6 @@ from typing import TYPE_CHECKING
 
 from memory.errors import UnreadableRollout
 from memory.model import Event, Reason, RolloutId, Tier, Transcript
-
 from rollouts.adapters import ADAPTERS
 
 if TYPE_CHECKING:
