@@ -56,9 +56,8 @@ def decide(current: str | None, old: str | None, new: str) -> Verdict:
     return Verdict.FOREIGN
 
 
-def judge(intents: Iterable[PendingIntent], summary: str | None, report: HealReport) -> None:
-    """Compares each intent's hashes with the summary on disk; changes nothing there."""
-    current = None if summary is None else layout.sha256_text(summary)
+def judge(intents: Iterable[PendingIntent], current: str | None, report: HealReport) -> None:
+    """Compares each intent's hashes with that of the summary on disk; changes nothing there."""
     for intent in intents:
         report.verdicts[intent.id] = decide(current, intent.old_sha, intent.new_sha)
 
@@ -81,7 +80,7 @@ def remove_left_overs(generation: Files, files: Files, report: HealReport) -> No
 
 
 def mend_baseline(
-    generation: Files, files: Files, summary: str | None, report: HealReport, reset: ResetBaseline
+    generation: Files, files: Files, current: str | None, report: HealReport, reset: ResetBaseline
 ) -> None:
     """Makes the baseline anew when it is not that of the present summary and a kept version is.
 
@@ -93,9 +92,9 @@ def mend_baseline(
     try:
         found = baseline.read(files)
         report.baseline = found.state
-        if summary is None or (found.state == "ok" and found.summary == summary):
+        if current is None or (found.summary is not None and layout.sha256_text(found.summary) == current):
             return
-        version = _version_of(generation, layout.sha256_text(summary), report)
+        version = _version_of(generation, current, report)
         if version is not None:
             reset(version.manifest, version.texts, version.summary, None)
             report.baseline = "rebuilt"

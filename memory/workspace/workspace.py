@@ -6,6 +6,7 @@ generation's lock for the length of one short change; a writer whose generation 
 
 from __future__ import annotations
 
+import hashlib
 import stat
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -95,9 +96,9 @@ class Workspace:
         return self._text(SUMMARY_NAME, limit=_MAX_READ)
 
     def summary_sha(self) -> str | None:
-        """sha256 hex of the confirmed summary; None when there is none."""
-        text = self.summary()
-        return None if text is None else sha256_text(text)
+        """sha256 hex of the confirmed summary's bytes, whatever they are; None when there is none."""
+        content = self._files.read(SUMMARY_NAME, limit=_MAX_READ)
+        return None if content is None else hashlib.sha256(content.data).hexdigest()
 
     def install_summary(self, text: str, expect_old_sha: str | None) -> str:
         """Makes `text` the confirmed summary if the present one still has the expected hash (None: no file).
@@ -227,7 +228,8 @@ class Workspace:
         layout.check_inputs(manifest, texts)
         old = baseline.read(self._files)
         new = {item.path: texts[item.path] for item in manifest.inputs}
-        return compare(old.texts, new, summary_changed=old.summary != self.summary(), baseline=old.state)
+        changed = self.summary_sha() != (None if old.summary is None else sha256_text(old.summary))
+        return compare(old.texts, new, summary_changed=changed, baseline=old.state)
 
     def stage(
         self,
@@ -236,14 +238,19 @@ class Workspace:
         texts: Mapping[str, str],
         diff_text: str,
         *,
+        summary: str | None = None,
         limits: Limits | None = None,
     ) -> Staging:
-        """Makes the controlled folder of one run. Raises InputsChangedError when a text is not what its hash in
-        the manifest says, WorkspaceError when this run has one already."""
+        """Makes the controlled folder of one run. `summary` is what the agent starts from; None: what is on disk.
+
+        Raises InputsChangedError when a text is not what its hash in the manifest says, WorkspaceError when this
+        run has a folder already.
+        """
         layout.check_plain_name(run_id, "The run")
         layout.check_inputs(manifest, texts)
         with self._locked():
-            return staging.make(self._files, run_id, manifest, texts, diff_text, self.summary(), limits)
+            start = self.summary() if summary is None else summary
+            return staging.make(self._files, run_id, manifest, texts, diff_text, start, limits)
 
     # -- after a publish
 
@@ -314,12 +321,12 @@ class Workspace:
         with self._locked():
             healing.remove_left_overs(self._generation, self._files, report)
             try:
-                summary = self.summary()
+                current = self.summary_sha()
             except WorkspaceError as error:
                 report.problems.append(str(error))
             else:
-                healing.mend_baseline(self._generation, self._files, summary, report, self._reset_baseline)
-                healing.judge(intents, summary, report)
+                healing.mend_baseline(self._generation, self._files, current, report, self._reset_baseline)
+                healing.judge(intents, current, report)
         self._remove_cleared(report)
         return report
 

@@ -73,6 +73,15 @@ def test_everything_belongs_to_its_owner_alone_whatever_the_mask(filled: Filled)
     assert stat.S_IMODE(workspace.home.stat().st_mode) == 0o700
 
 
+def test_eight_processes_opening_the_same_new_home_at_once_all_succeed(
+    tmp_path: Path, in_children: Callable[[Sequence[Callable[[], None]]], list[int]]
+) -> None:
+    def start() -> None:
+        Workspace.open(tmp_path / "home", "g1").heal()
+
+    assert in_children([start] * 8) == [0] * 8
+
+
 def test_an_existing_home_keeps_its_mode(tmp_path: Path) -> None:
     """It may be a folder that others need; what lies in it is closed anyway."""
     (tmp_path / "home").mkdir()
@@ -376,13 +385,27 @@ def test_what_cannot_be_healed_is_reported_and_not_raised(filled: Filled) -> Non
     workspace, *_ = filled
     (workspace.root / ".tmp-1-abc").write_text("half")
     (workspace.root / "workspace/dead").mkdir()
-    workspace.summary_path.write_bytes(b"v1\n\xff")
+    workspace.summary_path.mkdir()
     with disk(FaultySyscalls("unlink", 1, errno.EACCES)):
         report = workspace.heal([PendingIntent(1, None, "0" * 64)])
     assert len(report.problems) == 2
     assert "memory_summary.md" in report.problems[1]
     assert report.verdicts == {}
     assert not (workspace.root / "workspace/dead").exists()
+
+
+def test_a_summary_with_a_bad_byte_is_foreign_and_can_be_replaced_by_who_knows_it(filled: Filled) -> None:
+    workspace, manifest, texts = filled
+    sha = workspace.install_summary("v1\n", None)
+    workspace.summary_path.write_bytes(b"v1\n\xff")
+    assert workspace.heal([PendingIntent(1, None, sha)]).verdicts == {1: Verdict.FOREIGN}
+    assert workspace.diff(manifest, texts).summary_changed
+    with pytest.raises(WorkspaceError, match="byte 3 is not valid UTF-8"):
+        workspace.summary()
+    with workspace.stage("run-1", manifest, texts, "", summary="v1\n") as staging:
+        assert staging.candidate() == "v1\n"
+    workspace.install_summary("v1\n", workspace.summary_sha())
+    assert workspace.summary() == "v1\n"
 
 
 # -- restore and clear --------------------------------------------------------------------------------
