@@ -68,6 +68,7 @@ class Reader:
         self._first_records = 64  # that may still tell something of the session
         self._time: datetime | None = None
         self._host_id: str | None = None
+        self._uuid: str | None = None  # of the record being read, where it belongs to the main chain
         self._calls: dict[str, tuple[str, str | None]] = {}  # call id -> tool, why derived
         self._messages: dict[str, list[Draft | str]] = {}  # message id -> its text drafts and call ids
         self._closing: list[tuple[Draft, str]] = []  # texts since the last tool call, with their message id
@@ -107,9 +108,10 @@ class Reader:
 
     def _enter(self, record: Record) -> bool:
         """Takes the fields all chain records share; False for a record that stands in the file already."""
-        uuid = word(record.get("uuid"))
-        sidechain = record.get("isSidechain") is True
-        if uuid is not None and (uuid in self.tree or uuid in self._side):
+        uuid = record.get("uuid")
+        if type(uuid) is not str or not uuid:
+            uuid = None
+        elif uuid in self.tree or uuid in self._side:
             self.report.duplicates += 1
             return False
         meta = self.meta
@@ -117,10 +119,12 @@ class Reader:
         if self._first_records > 0:
             self._first_records -= 1
             meta.take(record)
-        if sidechain:
+        self._uuid = uuid
+        if record.get("isSidechain") is True:
             meta.sidechain = True
             if uuid is not None:
                 self._side.add(uuid)
+                self._uuid = None
         else:
             meta.main_chain = True
         cwd = record.get("cwd")
@@ -135,11 +139,10 @@ class Reader:
 
     def _leave(self, record: Record, kind: NodeKind, begin: int, message: str | None = None) -> None:
         """Gives the record its place in the tree."""
-        uuid = record.get("uuid")
-        if type(uuid) is not str or not uuid or record.get("isSidechain") is True:
-            return
-        parent = word(record.get("parentUuid")) or word(record.get("logicalParentUuid"))
-        self.tree.add(uuid, parent, kind, begin, len(self.log.drafts), message)
+        if self._uuid is not None:
+            parent = record.get("parentUuid") or record.get("logicalParentUuid")
+            parent = parent if type(parent) is str else None
+            self.tree.add(self._uuid, parent, kind, begin, len(self.log.drafts), message)
 
     def _user(self, record: Record) -> None:
         if not self._enter(record):
@@ -313,7 +316,9 @@ class Reader:
             if reason is None:
                 self.report.unknown(f"attachment/{kind}")
             text = attachment_text(attachment)
-            if reason == "instructions_file" and "/memory/" in str(attachment.get("path")):
+            if "<slowwave-memory" in text or (
+                reason == "instructions_file" and "/memory/" in str(attachment.get("path"))
+            ):
                 reason = "memory"
             self.log.derived(reason or "attachment", text, self._time, self._host_id)
         self._leave(record, NodeKind.HUMAN if spoken else NodeKind.OTHER, begin)

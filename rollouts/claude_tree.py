@@ -24,9 +24,9 @@ class Tree:
 
     def __init__(self) -> None:
         self._index: dict[str, int] = {}
+        self._rows: list[tuple[str | None, NodeKind, int, int, str | None]] = []
         self._parents: list[str | None] = []
         self._kinds: list[NodeKind] = []
-        self._spans: list[tuple[int, int]] = []
         self._messages: list[str | None] = []
 
     def __contains__(self, uuid: str) -> bool:
@@ -36,15 +36,16 @@ class Tree:
         self, uuid: str, parent: str | None, kind: NodeKind, begin: int, end: int, message: str | None = None
     ) -> None:
         """A record whose uuid is new. `begin` and `end` bound its drafts; `message` is an assistant's message id."""
-        self._index[uuid] = len(self._parents)
-        self._parents.append(parent)
-        self._kinds.append(kind)
-        self._spans.append((begin, end))
-        self._messages.append(message)
+        rows = self._rows
+        self._index[uuid] = len(rows)
+        rows.append((parent, kind, begin, end, message))
 
     def abandoned(self) -> list[tuple[int, int]]:
         """Bounds of the drafts on branches that were left, in file order."""
         index = self._index
+        self._parents = [row[0] for row in self._rows]
+        self._kinds = [row[1] for row in self._rows]
+        self._messages = [row[4] for row in self._rows]
         parents = [index.get(parent, -1) if parent else -1 for parent in self._parents]
         roots = _roots(parents)
         on_path, successor = self._paths(parents, roots)
@@ -52,7 +53,7 @@ class Tree:
         replaced = self._replaced_roots(parents, roots)
         if replaced:
             kept = [stays and root not in replaced for stays, root in zip(kept, roots, strict=True)]
-        return [span for span, stays in zip(self._spans, kept, strict=True) if not stays and span[0] < span[1]]
+        return [row[2:4] for row, stays in zip(self._rows, kept, strict=True) if not stays and row[2] < row[3]]
 
     def _paths(self, parents: list[int], roots: list[int]) -> tuple[list[bool], dict[int, int]]:
         """For each tree the way from its last spoken record to its root, and each one's successor on that way."""

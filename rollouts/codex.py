@@ -26,8 +26,8 @@ from rollouts.lines import Ends, Lines, Record
 
 _NAME = re.compile(r"rollout-[^/\\]*\.jsonl(?:\.zst|\.gz)?\Z")
 _ID_IN_NAME = re.compile(r"([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})")
-_TURN_MARK = b'"type":"task_'  # started or complete
-_ABORT_MARK = b'"type":"turn_aborted"'
+_TURN_MARK = b'"task_'  # started or complete
+_ABORT_MARK = b'"turn_aborted"'
 _QUIET_EVENTS = frozenset({"token_count", "thread_settings_applied", "thread_name_updated", "thread_goal_updated"})
 
 
@@ -139,7 +139,7 @@ def _is_quiet(record: Record) -> bool:
 
 def _open_turn(tail: bytes) -> bool:
     last = tail.rfind(_TURN_MARK)
-    return tail.startswith(b"started", last + len(_TURN_MARK)) and last >= 0 and tail.find(_ABORT_MARK, last) < 0
+    return last >= 0 and tail.startswith(b'started"', last + len(_TURN_MARK)) and tail.find(_ABORT_MARK, last) < 0
 
 
 def _under_home(host_environment: Mapping[str, str], name: str) -> str:
