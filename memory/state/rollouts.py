@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from sqlalchemy import and_, bindparam, delete, func, or_, select, update
 
@@ -117,7 +117,7 @@ class Rollouts(Aggregate):
         c = rollouts.c
         query = select(c.path, c.size, c.mtime_ns, c.inode, c.id)
         with self._db.read(tx) as connection:
-            return connection.execute(query).tuples().all()  # type: ignore[return-value]
+            return cast("list[tuple[str, int, int, str, str]]", connection.execute(query).all())
 
     def candidates(
         self,
