@@ -38,6 +38,8 @@ MIN_RUN = 2
 """Two sessions started by one script can share their first words and second, not the answer too."""
 MAX_ELDERS = 16
 """Other rollouts one rollout is compared with, nearest relatives first."""
+_SAID = frozenset({"abandoned_branch", "withdrawn", "rolled_back", "inherited", COPIED, CLEARED})
+"""What was said and is no evidence for another reason: it still belongs to the conversation that copies repeat."""
 _UNTAKEN = frozenset({Reason.TOO_OLD, Reason.MISSING, Reason.UNREADABLE, Reason.DUPLICATE, Reason.EXHAUSTED})
 
 
@@ -111,7 +113,7 @@ def after(transcript: Transcript, watermark: datetime | None) -> Transcript:
     return _demoted(transcript, cleared, CLEARED)
 
 
-def elders(row: RolloutRow, rows: Iterable[RolloutRow], *, extracted: Set[RolloutId] = frozenset()) -> list[RolloutRow]:
+def elders(row: RolloutRow, rows: Iterable[RolloutRow], *, extracted: Iterable[RolloutId] = ()) -> list[RolloutRow]:
     """Rollouts that may own events of `row`, at most `MAX_ELDERS`: its origins first, then likely twins by age.
 
     `extracted` are rollouts with an output. Candidates are the chain of forks, and rollouts of the same host that
@@ -122,17 +124,18 @@ def elders(row: RolloutRow, rows: Iterable[RolloutRow], *, extracted: Set[Rollou
     count in the copy, once and not never. One that was forgotten or cleared still owns its events, else they would
     come back through the copy.
     """
+    done = frozenset(extracted)
     by_id = {other.id: other for other in rows}
     chain = _chain(row, by_id)
     near = {other.id for other in chain}
-    rank = _seniority(row, extracted)
+    rank = _seniority(row, done)
     twins = [
         other
         for other in by_id.values()
-        if other.id not in near and _may_be_twin(row, other) and _seniority(other, extracted) < rank
+        if other.id not in near and _may_be_twin(row, other) and _seniority(other, done) < rank
     ]
-    twins.sort(key=lambda other: (other.started != row.started, _seniority(other, extracted)))
-    found = [other for other in (*chain, *twins) if other.reason not in _UNTAKEN or other.id in extracted]
+    twins.sort(key=lambda other: (other.started != row.started, _seniority(other, done)))
+    found = [other for other in (*chain, *twins) if other.reason not in _UNTAKEN or other.id in done]
     return found[:MAX_ELDERS]
 
 
@@ -161,7 +164,7 @@ def read_own(
     row: RolloutRow,
     rows: Iterable[RolloutRow],
     *,
-    extracted: Set[RolloutId] = frozenset(),
+    extracted: Iterable[RolloutId] = (),
     watermark: datetime | None = None,
     limit: int | None = None,
 ) -> Transcript:
@@ -216,7 +219,7 @@ def _age(row: RolloutRow) -> tuple[datetime, RolloutId]:
 
 def _comparable(event: Event) -> bool:
     """Events that the conversation consists of; an abandoned branch is part of it, a system prompt is not."""
-    return event.tier is not Tier.DERIVED or event.derived_from in {"abandoned_branch", "withdrawn", "rolled_back"}
+    return event.tier is not Tier.DERIVED or event.derived_from in _SAID
 
 
 def _id_key(event: Event) -> int:

@@ -117,6 +117,13 @@ def test_what_was_derived_keeps_its_reason() -> None:
     assert [event.derived_from for event in found.events] == [COPIED, "abandoned_branch"]
 
 
+def test_what_was_cleared_first_does_not_hide_a_copy() -> None:
+    origin = transcript("a", *talk())
+    copy = transcript("b", *talk(), said(7, "new"))
+    found = owned(after(copy, NOW + timedelta(seconds=3)), others=[origin])
+    assert [event.derived_from for event in found.events] == ["before_watermark"] * 3 + [COPIED] * 3 + [None]
+
+
 def test_keys_do_instead_of_transcripts_and_a_rollout_is_no_copy_of_itself() -> None:
     origin = transcript("a", *talk())
     keys = keys_of(origin)
