@@ -43,8 +43,6 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in leaking(dict(os.environ)):
         clean.delenv(name)
     clean.setenv("HOME", shelter.name)
-    # Unpacked tokenizer vocabularies are the same for all tests; a run of the suite unpacks them once.
-    clean.setenv("SLOWWAVE_CACHE", str(Path(shelter.name) / "cache"))
 
 
 @pytest.fixture(autouse=True)

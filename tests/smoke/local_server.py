@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-CONTEXT_TOKENS = 4096
+CONTEXT_TOKENS = 8192
 
 
 def weights() -> Path | None:

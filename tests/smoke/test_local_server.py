@@ -17,6 +17,7 @@ from memory.llm.base import CallContext, Message, ToolSpec
 from memory.llm.calls import ask_chat, ask_structured
 from memory.settings import Settings, load
 from memory.testing import OpenMeter
+from tests.smoke import local_server
 from tests.smoke.wire import Wire
 
 pytestmark = pytest.mark.smoke
@@ -68,7 +69,7 @@ def terms(settings: Settings) -> dict[str, Any]:
 
 
 async def test_the_window_is_the_one_the_server_says(model: adapter.OpenAIModel) -> None:
-    assert await model.window() == 4096
+    assert await model.window() == local_server.CONTEXT_TOKENS
 
 
 @pytest.mark.req("Z078")
