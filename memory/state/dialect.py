@@ -179,8 +179,24 @@ def corrupt(place: str) -> StateCorruptError:
 # -- looking before opening ---------------------------------------------------------------------------
 
 
-def inspect_sqlite(path: Path, busy_seconds: float) -> tuple[int, dict[str, str], set[str]]:
-    """(user_version, meta rows, table names), read-only: no byte of the file changes.
+Columns = set[tuple[str, str]]
+"""(table, column) pairs: those a database has, or should have."""
+
+
+def expected_columns() -> Columns:
+    """What version 2 consists of."""
+    return {(table.name, column.name) for table in metadata.sorted_tables for column in table.c}
+
+
+def incomplete(place: str) -> StateCorruptError:
+    return StateCorruptError(
+        f"The state database {place} says version {VERSION} but lacks tables or columns of it; it was left as it is.",
+        hint="Restore it from a backup, or move it away together with generation.json to start anew.",
+    )
+
+
+def inspect_sqlite(path: Path, busy_seconds: float) -> tuple[int, dict[str, str], Columns]:
+    """(user_version, meta rows, columns), read-only: no byte of the file changes.
 
     Raises StateCorruptError or StateBusyError.
     """
@@ -193,13 +209,13 @@ def inspect_sqlite(path: Path, busy_seconds: float) -> tuple[int, dict[str, str]
         raise translate_sqlite(error, str(path)) from None
     try:
         version = int(connection.execute("PRAGMA user_version").fetchone()[0])
-        tables = {str(row[0]) for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        rows = _meta_rows(connection) if "meta" in tables else {}
+        columns = {(str(table), str(name)) for table, name in connection.execute(_SQLITE_COLUMNS)}
+        rows = _sqlite_meta(connection, columns)
     except sqlite3.Error as error:
         raise translate_sqlite(error, str(path)) from None
     finally:
         connection.close()
-    return version, rows, tables
+    return version, rows, columns
 
 
 def _header_version(path: Path) -> int:
@@ -217,24 +233,25 @@ def _header_version(path: Path) -> int:
     return int.from_bytes(head[60:64], "big")
 
 
-def _meta_rows(connection: sqlite3.Connection) -> dict[str, str]:
-    columns = {row[1] for row in connection.execute("PRAGMA table_info(meta)")}
-    if not {"name", "value"} <= columns:
+_SQLITE_COLUMNS = "SELECT t.name, c.name FROM sqlite_master t, pragma_table_info(t.name) c WHERE t.type = 'table'"
+_META = {("meta", "name"), ("meta", "value")}
+
+
+def _sqlite_meta(connection: sqlite3.Connection, columns: Columns) -> dict[str, str]:
+    if not columns >= _META:
         return {}
     return {str(name): str(value) for name, value in connection.execute("SELECT name, value FROM meta")}
 
 
-def inspect_postgres(connection: Connection, store: str) -> tuple[dict[str, str], set[str]]:
-    """(meta rows, table names) of the store's schema."""
+def inspect_postgres(connection: Connection, store: str) -> tuple[dict[str, str], Columns]:
+    """(meta rows, columns) of the store's schema."""
     schema = postgres_schema(store)
-    found = connection.execute(
-        text("SELECT table_name FROM information_schema.tables WHERE table_schema = :schema"), {"schema": schema}
-    )
-    tables = {str(row[0]) for row in found}
-    if "meta" not in tables:
-        return {}, tables
+    query = text("SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = :schema")
+    columns = {(str(table), str(name)) for table, name in connection.execute(query, {"schema": schema})}
+    if not columns >= _META:
+        return {}, columns
     rows = connection.execute(text(f'SELECT name, value FROM "{schema}".meta'))
-    return {str(name): str(value) for name, value in rows}, tables
+    return {str(name): str(value) for name, value in rows}, columns
 
 
 # -- creation -----------------------------------------------------------------------------------------

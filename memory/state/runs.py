@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -15,7 +16,11 @@ from memory.state.schema import runs
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """`finished` and `outcome` are None while it runs and for ever when its process was killed."""
+    """`finished` and `outcome` are None while it runs and for ever when its process was killed.
+
+    `models` are the model names by stage as they were when it started: a change of settings reaches the next run
+    only [Z018].
+    """
 
     run_id: str
     trigger: str
@@ -23,12 +28,17 @@ class RunRow:
     finished: datetime | None = None
     outcome: str | None = None
     detail: dict[str, Any] = field(default_factory=dict)
+    models: dict[str, str] = field(default_factory=dict)
 
 
 class Runs(Aggregate):
-    def start(self, run_id: str, trigger: str, tx: Tx | None = None) -> None:
+    def start(
+        self, run_id: str, trigger: str, tx: Tx | None = None, *, models: Mapping[str, str] | None = None
+    ) -> None:
+        """Writes the row that `finish` ends. `models` is stage -> model name."""
+        values: dict[str, Any] = {"run_id": run_id, "trigger": trigger, "detail": {}, "models": dict(models or {})}
         with self._db.write(tx) as connection:
-            values = {"run_id": run_id, "trigger": trigger, "started": self._now(), "detail": {}}
+            values["started"] = self._now()
             connection.execute(insert(runs), values)
 
     def finish(self, run_id: str, outcome: str, detail: dict[str, Any], tx: Tx | None = None) -> None:

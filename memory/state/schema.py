@@ -229,6 +229,7 @@ runs = Table(
     Column("finished", Moment),
     Column("outcome", CleanText),
     Column("detail", Json, nullable=False),
+    Column("models", Json, nullable=False),
     Index("runs_started", "started"),
 )
 

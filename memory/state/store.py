@@ -34,7 +34,7 @@ from memory.state.meta import (
 from memory.state.outputs import Outputs
 from memory.state.rollouts import Rollouts
 from memory.state.runs import Runs
-from memory.state.schema import VERSION, metadata
+from memory.state.schema import VERSION
 from memory.state.tombstones import Tombstones
 from memory.state.usage import UsageTable
 from memory.state.versions import Versions
@@ -220,26 +220,26 @@ def _open_sqlite(path: Path, settings: Settings, written: str | None) -> None:
             ) from None
         except DBAPIError as error:
             raise dialect.translate(error, str(path)) from None
-    version, rows, tables = dialect.inspect_sqlite(path, settings.state.busy_seconds)
+    version, rows, columns = dialect.inspect_sqlite(path, settings.state.busy_seconds)
     check_meta(rows, str(path), user_version=version)
-    if not set(metadata.tables) <= tables:
-        raise dialect.corrupt(str(path))
+    if not dialect.expected_columns() <= columns:
+        raise dialect.incomplete(str(path))
     if stat.S_IMODE(path.stat().st_mode) & 0o077:
         path.chmod(0o600)
 
 
 def _open_postgres(engine: Engine, url: URL, settings: Settings, written: str | None) -> None:
     with engine.begin() as connection:
-        rows, tables = dialect.inspect_postgres(connection, settings.store)
-        if not tables:
+        rows, columns = dialect.inspect_postgres(connection, settings.store)
+        if not columns:
             dialect.lock_creation(connection)
-            rows, tables = dialect.inspect_postgres(connection, settings.store)
-        if not tables:
+            rows, columns = dialect.inspect_postgres(connection, settings.store)
+        if not columns:
             if written is not None:
                 raise _vanished(dialect.where(url), settings.home)
             rows = {"version": str(VERSION), "generation": new_generation_id()}
             dialect.create_postgres(connection, settings.store, rows)
             return
     check_meta(rows, dialect.where(url))
-    if not set(metadata.tables) <= tables:
-        raise dialect.corrupt(dialect.where(url))
+    if not dialect.expected_columns() <= columns:
+        raise dialect.incomplete(dialect.where(url))

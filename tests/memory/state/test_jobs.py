@@ -10,9 +10,11 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from sqlalchemy import Table, update
 
 from memory.errors import FencedError, QuotaModelError, TransientModelError
 from memory.state import JobRow, Lease, OutputRow, Refused, Store
+from memory.state.schema import jobs, meta
 from memory.testing import FrozenClock
 
 Claim = Callable[..., Lease]
@@ -284,6 +286,20 @@ def test_clearing_fences_off_every_claim_and_every_process_of_the_old_generation
     refuses_everything(new, lease, output)
 
 
+@pytest.mark.parametrize("table", [jobs, meta])
+def test_either_mark_of_another_generation_fences_a_claim(
+    store: Store, claim: Claim, output: Callable[..., OutputRow], table: Table
+) -> None:
+    """A clear moves both; a claim that slipped in between them finds one."""
+    lease = claim(store)
+    with store.write() as tx:
+        if table is jobs:
+            tx.execute(update(jobs).values(generation="other"))
+        else:
+            tx.execute(update(meta).where(meta.c.name == "generation").values(value="other"))
+    refuses_everything(store, lease, output)
+
+
 @pytest.mark.fault("X8")
 def test_what_is_forgotten_is_neither_claimed_nor_written(
     store: Store, claim: Claim, output: Callable[..., OutputRow]
@@ -300,6 +316,28 @@ def test_what_is_forgotten_is_neither_claimed_nor_written(
     store.jobs.release(lease)
     assert ask(store) == Refused("forgotten")
     assert isinstance(ask(store, "codex:s2"), Lease)
+
+
+@pytest.mark.req("Z106")
+def test_recovery_settles_the_attempt_it_found_done_and_no_later_one(
+    store: Store, clock: FrozenClock, claim: Claim
+) -> None:
+    dead = claim(store, "default", kind="consolidate")
+    clock.advance(61)
+    store.jobs.reap()
+
+    def settle(lease: Lease) -> bool:
+        with store.write() as tx:
+            return store.jobs.succeed_interrupted(
+                lease.kind, lease.key, token=lease.token, generation=lease.generation, tx=tx
+            )
+
+    assert settle(dead)
+    found = row(store, "default", "consolidate")
+    assert (found.status, found.done_boundary, found.attempts, found.error_code) == ("done", "b1", 0, None)
+    claim(store, "default", kind="consolidate", boundary="b2")
+    assert not settle(dead)
+    assert not settle(dataclasses.replace(dead, generation="x"))
 
 
 # -- time -------------------------------------------------------------------------------------------------

@@ -160,6 +160,15 @@ def test_runs_are_listed_newest_first_with_how_they_ended(store: Store, clock: F
         store.runs.finish("r9", "ok", {})
 
 
+@pytest.mark.req("Z018")
+def test_a_run_keeps_the_models_it_started_with(store: Store) -> None:
+    models = {"extract": "small", "consolidate": "large"}
+    store.runs.start("r1", "manual", models=models)
+    store.runs.finish("r1", "ok", {})
+    store.runs.start("r2", "manual", models={"extract": "other"})
+    assert [run.models for run in store.runs.last(2)] == [{"extract": "other"}, models]
+
+
 def test_usage_counts_and_keeps_the_latest_time(store: Store, clock: FrozenClock) -> None:
     store.usage.touch(["3f9a1c2e", "note:style", "3f9a1c2e"], clock.now())
     store.usage.touch(["3f9a1c2e"], clock.now() - timedelta(days=1))

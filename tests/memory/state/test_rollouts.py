@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from memory.model import Host, Reason, RolloutId, RolloutKind
 from memory.state import RolloutRow, Store
@@ -87,6 +88,37 @@ def test_fingerprints_hold_what_stat_says_by_path(store: Store, tmp_path: Path) 
     assert marks[str(full().path)].inode == 2**64 - 1
     assert store.rollouts.get(row.id) == row
     assert stale(marks, [str(odd)]) == {full().id}
+
+
+def test_marks_are_the_rows_as_stored(store: Store, rollout: Callable[..., RolloutRow]) -> None:
+    store.rollouts.upsert_many([rollout("a", size=5, inode=2**64 - 1)])
+    assert store.rollouts.marks() == [("/sessions/a.jsonl", 5, 2, str(2**64 - 1), "codex:a")]
+
+
+def test_candidates_are_the_rows_whose_verdict_may_have_changed(
+    store: Store, rollout: Callable[..., RolloutRow]
+) -> None:
+    rows = {
+        "new": (None, AT),
+        "waits": (Reason.NOT_IDLE, AT - timedelta(hours=1)),
+        "sub": (Reason.SUBAGENT, AT),
+        "old": (Reason.TOO_OLD, AT - timedelta(days=99)),
+        "aged": (Reason.TOO_OLD, AT - timedelta(days=2)),
+        "timeless": (Reason.TOO_OLD, None),
+        "forgotten": (Reason.SUBAGENT, AT - timedelta(days=3)),
+    }
+    store.rollouts.upsert_many([rollout(name, reason=why, last_event=at) for name, (why, at) in rows.items()])
+
+    def asked(limit: int, **values: Any) -> tuple[list[str], int]:
+        settled = {Reason.SUBAGENT, Reason.TOO_OLD}
+        found, more = store.rollouts.candidates(settled=settled, limit=limit, **values)
+        return [row.id.session for row in found], more
+
+    since = AT - timedelta(days=10)
+    assert asked(9, since=since) == (["new", "waits", "aged", "timeless"], 0)
+    assert asked(9, since=since, again=["codex:forgotten"]) == (["new", "waits", "aged", "forgotten", "timeless"], 0)
+    assert asked(2, since=since) == (["new", "waits"], 2)
+    assert asked(9, since=None) == (["new", "waits", "timeless"], 0)
 
 
 def test_deleted_rows_are_gone_and_deleting_twice_is_no_error(store: Store, rollout: Callable[..., RolloutRow]) -> None:

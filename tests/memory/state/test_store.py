@@ -143,14 +143,23 @@ def test_version_2_without_a_meta_table_or_with_another_one_is_refused(home: Pat
     refusal(home, StateVersionError)
 
 
-def test_version_2_without_our_tables_is_called_damaged(home: Path) -> None:
+def test_version_2_without_our_tables_is_incomplete(home: Path) -> None:
     made(
         home,
         "CREATE TABLE meta (name TEXT, value TEXT)",
         "INSERT INTO meta VALUES ('version', '2'), ('generation', 'abc')",
         "PRAGMA user_version=2",
     )
-    assert "damaged" in refusal(home, StateCorruptError).message
+    assert "lacks tables or columns" in refusal(home, StateCorruptError).message
+
+
+def test_version_2_without_one_of_our_columns_is_incomplete(home: Path) -> None:
+    Store.open(Settings(home=home), FrozenClock()).close()
+    path = made(home, "ALTER TABLE ledger DROP COLUMN money")
+    before = path.read_bytes()
+    with pytest.raises(StateCorruptError, match="lacks tables or columns"):
+        Store.open(Settings(home=home), FrozenClock())
+    assert path.read_bytes() == before
 
 
 @pytest.mark.parametrize("content", [b"", b"hello", b"SQLite format 3\0" + b"\xff" * 50, b"\0" * 8192])
