@@ -162,7 +162,7 @@ _REFUSAL = re.compile(
     re.IGNORECASE,
 )
 _ROLE = re.compile(
-    r"<\|[a-z_]+\|>|\[/?INST\]|<</?SYS>>|</?(?:system|assistant|user|developer|system-reminder|tool_result|function_calls)\b"
+    r"<\|[a-z_]+\|>|\[/?INST\]|<</?SYS>>|(?<!\w)</?(?:system|assistant|user|developer|system-reminder|tool_result|function_calls)\b"
     r"|^\s*(?:-\s*)?(?:system|assistant|developer|human)\s*:",
     re.IGNORECASE | re.MULTILINE,
 )
