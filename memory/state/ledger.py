@@ -31,6 +31,8 @@ from memory.state.store import Store
 
 RESERVATION_SECONDS = 3_600.0
 """Longer than any single call may take (`request_minutes` of either stage, with its repairs)."""
+MAX_WORD = 40
+"""Code points of an outcome or the name of a count: room for words, not for content [C055]."""
 EPSILON = 1e-9
 """Rounding of summed money."""
 
@@ -181,8 +183,8 @@ class Ledger:
             "cached_tokens": record.usage.cached_tokens,
             "reported": record.usage.reported,
             "money": money,
-            "outcome": record.outcome,
-            "detail": dict(record.detail),
+            "outcome": record.outcome[:MAX_WORD],
+            "detail": {name[:MAX_WORD]: int(number) for name, number in record.detail.items()},
         }
         with self._store.write() as tx:
             if row is not None and tx.execute(update(ledger).where(ledger.c.id == row).values(**values)).rowcount:

@@ -153,6 +153,6 @@ def test_every_life_of_a_job_agrees_with_the_model_and_ends() -> None:
     run_state_machine_as_test(
         JobLives,
         settings=settings(
-            max_examples=30, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+            max_examples=20, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
         ),
     )
