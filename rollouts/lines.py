@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import json
-import re
+import os
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,6 +25,7 @@ import zstandard
 
 from memory.errors import UnreadableRollout
 from memory.model import Boundary, ReadReport
+from rollouts.repair import repair as repair
 
 Record = dict[str, Any]
 Prepare = Callable[[bytes], bytes | None]
@@ -35,9 +35,14 @@ MAX_LINE = 32 * 1024 * 1024
 """Bytes. A longer line is passed over without being held; it bounds the memory one record can take."""
 CHUNK = 256 * 1024
 HEAD_BYTES = TAIL_BYTES = 64 * 1024
+HEAD_GLANCE = 32 * 1024
+GLANCE = 8 * 1024
+"""What is read of either end at once: enough for most sessions, a fraction of the cost of 64 KiB."""
 FIRST_LINE_BYTES = 1024 * 1024
 """The first and the last line may be this long and still be seen by `Ends` (a first line can carry a whole prompt)."""
 
+_NONBLOCK = getattr(os, "O_NONBLOCK", 0)
+"""A FIFO put in a file's place must not hang the walk."""
 _BOM = b"\xef\xbb\xbf"
 _STREAM_ERRORS = (OSError, EOFError, zstandard.ZstdError, zlib.error)
 
@@ -48,15 +53,19 @@ class Readable(Protocol):
     def read(self, size: int = -1, /) -> bytes: ...
 
 
+def _unopened(path: Path, error: OSError) -> UnreadableRollout:
+    return UnreadableRollout(
+        f"{path} cannot be opened ({type(error).__name__}).", hint="Check that it exists and may be read."
+    )
+
+
 @contextmanager
 def open_stream(path: Path) -> Iterator[Readable]:
     """The uncompressed bytes of a session file. Raises UnreadableRollout where it cannot be opened."""
     try:
         raw = path.open("rb", buffering=0)
     except OSError as error:
-        raise UnreadableRollout(
-            f"{path} cannot be opened ({type(error).__name__}).", hint="Check that it exists and may be read."
-        ) from None
+        raise _unopened(path, error) from None
     with raw:
         if path.suffix == ".zst":
             yield zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True)
@@ -266,164 +275,146 @@ class _Records:
             yield from self.of(offset, line)
 
 
-# -- damaged lines --------------------------------------------------------------------------------------
-
-_DECODER = json.JSONDecoder(strict=False)
-_ESCAPES = re.compile(
-    r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
-)
-_RECORD_START = re.compile(
-    r'\{"(?:type|timestamp|parentUuid|uuid|id|ordinal|record_type|sessionId|isSidechain|messageId|number|role)"'
-)
-_MAX_ATTEMPTS = 256
-_JSON_ERRORS = (ValueError, RecursionError)
-
-
-def repair(line: bytes, report: ReadReport) -> list[object]:
-    """The JSON values that a line holds which is not plain JSON; counts what was replaced or lost in `report`."""
-    text = _as_text(line, report)
-    for decode in (orjson.loads, _DECODER.decode):
-        try:
-            return [decode(text)]
-        except _JSON_ERRORS:
-            continue
-    return _values(text, report)
-
-
-def _as_text(line: bytes, report: ReadReport) -> str:
-    """UTF-8 text without NULs and lone surrogates."""
-    replaced = False
-    if b"\0" in line:
-        line, replaced = line.replace(b"\0", b""), True
-    try:
-        text = line.decode()
-    except UnicodeDecodeError:
-        text, replaced = line.decode(errors="replace"), True
-    if "\\ud" in text or "\\uD" in text:
-        mended = _ESCAPES.sub(lambda match: match[0] if match[1] is None else "\\ufffd", text)
-        text, replaced = mended, replaced or mended != text
-    if replaced:
-        report.replaced_text += 1
-    return text
-
-
-def _values(text: str, report: ReadReport) -> list[object]:
-    """Records glued together, and whole records after a torn one.
-
-    A record found inside a torn one counts only when it reaches the end of the line or the next record, so that a
-    part of the torn record never passes for a record of its own.
-    """
-    found: list[object] = []
-    position, budget, broken, searched = 0, 4 * len(text) + 65_536, False, False
-    for _ in range(_MAX_ATTEMPTS):
-        position = _past_blanks(text, position)
-        if position >= len(text) or budget <= 0:
-            break
-        try:
-            value, end = _DECODER.raw_decode(text, position)
-        except _JSON_ERRORS as error:
-            broken = searched = True
-            budget -= getattr(error, "pos", len(text)) - position
-        else:
-            budget -= end - position
-            follows = _past_blanks(text, end)
-            if not searched or follows >= len(text) or text[follows] == "{":
-                found.append(value)
-                position, searched = end, False
-                continue
-        start = _RECORD_START.search(text, position + 1)
-        if start is None:
-            broken = True
-            break
-        position = start.start()
-    if broken or not found:
-        report.bad_json += 1
-    return found
-
-
-def _past_blanks(text: str, position: int) -> int:
-    while position < len(text) and text[position] in " \t\r\n":
-        position += 1
-    return position
-
-
 # -- the two ends of a file -----------------------------------------------------------------------------
 
 
 class Ends:
-    """The head and the tail of a file: read at once, parsed as far as asked for.
+    """The head and the tail of a file: the outermost bytes read at once, the rest read and parsed as asked for.
 
-    Plain files cost two reads; compressed ones are streamed through, for their end has no other way. Raises
-    UnreadableRollout where the file cannot be opened.
+    `head` gives the complete lines of the first 64 KiB (or of as much as the first line takes), `tail` those of the
+    last 64 KiB. Plain files cost one opening and two reads as a rule; compressed ones are streamed through, for
+    their end has no other way. Raises UnreadableRollout where the file cannot be opened or read.
     """
 
     def __init__(self, path: Path) -> None:
-        self.whole = False
-        """Whether `head` covers the complete lines of the whole file."""
         self.size = 0
         """Bytes of the uncompressed stream as they were read."""
-        with open_stream(path) as stream:
-            try:
-                self._head, self._tail = self._read(path, stream)
-            except _STREAM_ERRORS as error:
-                raise UnreadableRollout(
-                    f"{path} cannot be read ({type(error).__name__}).", hint="The file is damaged or no session."
-                ) from None
+        self._path = path
+        self._name = os.fspath(path)
+        self._head = self._tail = b""
+        self._tail_start = 0
+        self._head_ends = False
+        """Whether no more is to be read for the head."""
+        if self._name.endswith((".zst", ".gz")):
+            self._unpack()
+        else:
+            self._glance()
+
+    @property
+    def whole(self) -> bool:
+        """Whether `head` covers the complete lines of the whole file."""
+        if self.size > HEAD_BYTES and not self._head_ends and b"\n" not in self._head:
+            self._more_head()
+        return self.size <= max(HEAD_BYTES, len(self._head))
 
     @property
     def tail_bytes(self) -> bytes:
-        """The complete lines of the tail as they stand in the file."""
-        return self._tail
+        """The complete lines at the end of the file as far as they were read: `GLANCE` bytes or more."""
+        return _complete(self._tail, self._tail_start)
 
     def head(self, report: ReadReport) -> Iterator[tuple[int, Record]]:
         """Records from the start, first to last."""
-        return _Records(report, None, MAX_LINE).of(0, self._head)
+        records, position = _Records(report, None, MAX_LINE), 0
+        while True:
+            end = self._head.find(b"\n", position)
+            if end >= 0:
+                here, position = position, end + 1
+                yield from records.of(here, self._head[here:end])
+            elif self._head_ends:
+                return
+            else:
+                self._more_head()
 
     def tail(self, report: ReadReport) -> Iterator[Record]:
         """Records from the end, last to first."""
         if self._head.lstrip(_BOM)[:2].rstrip() == b"{":
-            begin = 0 if self._tail.startswith(b"{\n") else self._tail.find(b"\n{\n") + 1
+            while self._more_tail(found=bool(self.tail_bytes)):
+                pass
             records = _Records(report, None, MAX_LINE)
-            yield from reversed([record for _, record in records.of(1, self._tail[begin:])])
+            yield from reversed([record for _, record in records.of(1, self.tail_bytes)])
             return
-        end = len(self._tail)
-        while end > 0:
-            start = self._tail.rfind(b"\n", 0, end - 1) + 1
-            line = self._tail[start:end]
-            end = start
-            for _, record in reversed(list(_Records(report, None, MAX_LINE).of(1, line))):
-                yield record
+        found = False
+        end = self._tail_start + self._tail.rfind(b"\n") + 1
+        while True:
+            stop = end - self._tail_start
+            start = self._tail.rfind(b"\n", 0, stop - 1) + 1 if stop > 0 else 0
+            if stop > 0 and (start > 0 or self._tail_start == 0):
+                found = True
+                line, end = self._tail[start:stop], self._tail_start + start
+                for _, record in reversed(list(_Records(report, None, MAX_LINE).of(1, line))):
+                    yield record
+            elif not self._more_tail(found=found):
+                return
+            elif not found:
+                end = self._tail_start + self._tail.rfind(b"\n") + 1
 
-    def _read(self, path: Path, stream: Readable) -> tuple[bytes, bytes]:
-        """Complete lines of both ends."""
-        head = _read_up_to(stream, HEAD_BYTES)
-        while b"\n" not in head and len(head) < FIRST_LINE_BYTES:
-            more = _read_up_to(stream, HEAD_BYTES)
-            if not more:
+    def _glance(self) -> None:
+        """One opening, as few system calls as will do: a first walk does this for every file there is."""
+        try:
+            file = os.open(self._name, os.O_RDONLY | _NONBLOCK)
+            try:
+                self._head = os.read(file, HEAD_GLANCE)
+                self.size = os.fstat(file).st_size
+                if self.size > len(self._head):
+                    self._tail_start = self.size - GLANCE
+                    self._tail = os.pread(file, GLANCE, self._tail_start)
+                else:
+                    self._tail, self.size, self._head_ends = self._head, len(self._head), True
+            finally:
+                os.close(file)
+        except OSError as error:
+            raise _unopened(self._path, error) from None
+
+    def _more_head(self) -> None:
+        """Up to 64 KiB; further while the first line has not ended, and then 64 KiB beyond it."""
+        length = HEAD_BYTES
+        while True:
+            self._head = self._range(0, min(length, self.size))
+            if b"\n" in self._head or len(self._head) >= min(self.size, FIRST_LINE_BYTES):
                 break
-            head += more
-        if len(head) > HEAD_BYTES:
-            head += _read_up_to(stream, HEAD_BYTES)
-        after = stream.read(1)
-        lines = head[: head.rfind(b"\n") + 1]
-        if not after:
-            self.whole, self.size = True, len(head)
-            return lines, lines
-        if path.suffix in {".zst", ".gz"}:
-            return lines, self._stream_through(stream, head, after)
-        return lines, self._seek(path)
+            length += HEAD_BYTES
+        if length > HEAD_BYTES:
+            self._head = self._range(0, min(length + HEAD_BYTES, self.size))
+        self._head_ends = True
 
-    def _seek(self, path: Path) -> bytes:
-        with path.open("rb", buffering=0) as raw:
-            self.size = size = raw.seek(0, 2)
-            length = TAIL_BYTES
-            while True:
-                start = max(0, size - length)
+    def _more_tail(self, *, found: bool) -> bool:
+        """Up to 64 KiB; further only where there was no complete line in it. False where there is no more to read."""
+        length = len(self._tail)
+        if self._tail_start == 0 or (length >= TAIL_BYTES and (found or length >= FIRST_LINE_BYTES)):
+            return False
+        wanted = TAIL_BYTES if length < TAIL_BYTES else 4 * length
+        self._tail_start = max(0, self.size - wanted)
+        self._tail = self._range(self._tail_start, self.size - self._tail_start)
+        return True
+
+    def _range(self, start: int, length: int) -> bytes:
+        try:
+            with self._path.open("rb", buffering=0) as raw:
                 raw.seek(start)
-                tail = _complete(_read_up_to(raw, size - start), start)
-                if tail or start == 0 or length >= FIRST_LINE_BYTES:
-                    return tail
-                length *= 4
+                return _read_up_to(raw, length)
+        except OSError as error:
+            raise _unopened(self._path, error) from None
+
+    def _unpack(self) -> None:
+        """Streams a compressed file through, holding its first 64 KiB and its last."""
+        self._head_ends = True
+        with open_stream(self._path) as stream:
+            try:
+                head = _read_up_to(stream, HEAD_BYTES)
+                while b"\n" not in head and len(head) < FIRST_LINE_BYTES:
+                    more = _read_up_to(stream, HEAD_BYTES)
+                    if not more:
+                        break
+                    head += more
+                if len(head) > HEAD_BYTES:
+                    head += _read_up_to(stream, HEAD_BYTES)
+                after = stream.read(1)
+                self._head, self.size = head, len(head)
+                self._tail = self._stream_through(stream, head, after) if after else head
+            except _STREAM_ERRORS as error:
+                raise UnreadableRollout(
+                    f"{self._path} cannot be read ({type(error).__name__}).", hint="The file is damaged or no session."
+                ) from None
 
     def _stream_through(self, stream: Readable, head: bytes, after: bytes) -> bytes:
         kept = bytearray(head[-FIRST_LINE_BYTES:] + after)
