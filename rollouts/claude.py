@@ -20,7 +20,7 @@ from memory.model import Header, Host, ReadReport, RolloutId, RolloutKind, Trans
 from rollouts.adapters import Peek
 from rollouts.claude_reader import Reader
 from rollouts.claude_types import SILENT, Meta
-from rollouts.drafts import fingerprint, is_observer_text, is_own_place, is_own_text, moment, without_collector
+from rollouts.drafts import fingerprint, is_observer_text, is_own_place, is_own_text, kind_of, moment, without_collector
 from rollouts.lines import Ends, Lines
 
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z")
@@ -61,7 +61,7 @@ class ClaudeAdapter:
             )
         if b'"relocatedCwd"' in ends.tail_bytes or b'"history-suppression"' in ends.tail_bytes:
             for record in ends.tail(report):
-                if record.get("type") in {"relocated", "history-suppression"}:
+                if kind_of(record) in {"relocated", "history-suppression"}:
                     reader.feed(0, record)
         human = reader.first_human
         return Peek(
@@ -136,7 +136,7 @@ def _last_time(ends: Ends, report: ReadReport) -> datetime | None:
         time = moment(record.get("timestamp"))
         if time is None:
             continue
-        if record.get("type") not in SILENT:
+        if kind_of(record) not in SILENT:
             return time
         fallback = fallback or time
     return fallback

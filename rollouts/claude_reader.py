@@ -44,6 +44,7 @@ from rollouts.drafts import (
     content_texts,
     has_words,
     is_own_tool,
+    kind_of,
     listed,
     mapped,
     moment,
@@ -82,14 +83,14 @@ class Reader:
 
     def feed(self, offset: int, record: Record) -> None:
         """One record."""
-        kind = record.get("type")
-        handler = self._types.get(kind) if type(kind) is str else None
+        kind = kind_of(record)
+        handler = self._types.get(kind)
         if handler is None:
-            if kind in SILENT and type(kind) is str:
+            if kind in SILENT:
                 self.recognised = self.recognised or "sessionId" in record or "messageId" in record
                 self.meta.session = self.meta.session or word(record.get("sessionId"))
             else:
-                self.report.unknown(str(kind)[:80])
+                self.report.unknown(kind[:80])
             return
         log = self.log
         log.offset = offset
@@ -173,7 +174,10 @@ class Reader:
         if record.get("isSidechain") is True:
             self.log.add(AGENT, MESSAGE, "\n".join(texts), self._time, self._host_id)
             return False
-        if mapped(record.get("origin")).get("kind") == "human" or record.get("promptSource") in {"typed", "queued"}:
+        if mapped(record.get("origin")).get("kind") == "human" or word(record.get("promptSource")) in {
+            "typed",
+            "queued",
+        }:
             self.meta.typed = True
         return self._parts([part for text in texts for part in user_parts(text)])
 
@@ -220,19 +224,19 @@ class Reader:
         known = self._messages.setdefault(message_id, []) if message_id else []
         for each in [content] if type(content) is str else listed(content):
             block: dict[str, Any] = each if type(each) is dict else {"type": "text", "text": each}
-            kind = block.get("type")
+            kind = kind_of(block)
             if kind == "text":
                 text = block.get("text")
                 if type(text) is str and text and not text.isspace():
                     self._text(text.strip(), record, message_id, known, failed=failed)
             elif kind in {"tool_use", "server_tool_use", "mcp_tool_use"}:
                 self._call(block, known)
-            elif type(kind) is str and kind.endswith("_tool_result"):
+            elif kind.endswith("_tool_result"):
                 self._result(block)
-            elif type(kind) is str and kind in MEDIA:
+            elif kind in MEDIA:
                 self.log.add(COMMENTARY, MESSAGE, MEDIA[kind], self._time, self._host_id)
             elif kind not in SILENT_BLOCKS:
-                self.report.unknown(f"assistant/{str(kind)[:80]}")
+                self.report.unknown(f"assistant/{kind[:80]}")
         self._leave(record, NodeKind.ASSISTANT, begin, message_id)
 
     def _text(
@@ -287,7 +291,7 @@ class Reader:
         else:
             tier = AGENT if name in AGENT_TOOLS else TOOL
             log.add(tier, RESULT, text, self._time, self._host_id, name, call_id, ok)
-            if not ok and (said := said_on_refusal(text)):
+            if not ok and (said := said_on_refusal(text, name)):
                 log.add(HUMAN, MESSAGE, said, self._time, self._host_id)
         for part in beside:
             log.derived(part.derived_from or "reminder", part.text, self._time, self._host_id)
@@ -307,7 +311,7 @@ class Reader:
             return
         begin = len(self.log.drafts)
         attachment = mapped(record.get("attachment"))
-        kind = str(attachment.get("type"))[:80]
+        kind = kind_of(attachment)[:80]
         spoken = False
         if kind == "queued_command":
             spoken = self._queued(attachment, record)
@@ -329,8 +333,9 @@ class Reader:
         if attachment.get("commandMode") == "bash":
             texts = [f"! {text}" for text in texts]
         merged = {key: attachment.get(key) or record.get(key) for key in ("origin", "isMeta", "isSidechain")}
-        if attachment.get("commandMode") not in {None, "prompt", "bash"}:
-            merged["origin"] = {"kind": str(attachment.get("commandMode"))}
+        mode = word(attachment.get("commandMode"))
+        if mode not in {None, "prompt", "bash"}:
+            merged["origin"] = {"kind": mode}
         return self._user_texts(texts, merged) if texts else False
 
     def _progress(self, record: Record) -> None:
@@ -341,7 +346,7 @@ class Reader:
             self._place(uuid, word(record.get("parentUuid")))
 
     def _title(self, record: Record) -> None:
-        kind = str(record.get("type"))
+        kind = kind_of(record)
         field = {"summary": "summary", "custom-title": "customTitle", "ai-title": "aiTitle", "agent-name": "agentName"}
         self.meta.session = self.meta.session or word(record.get("sessionId"))
         if title := word(record.get(field[kind])):
@@ -393,7 +398,7 @@ def _not_typed(record: Record) -> str | None:
     if record.get("isVisibleInTranscriptOnly") is True:
         return "meta"
     origin = record.get("origin")
-    kind = origin.get("kind") if type(origin) is dict else None
+    kind = word(origin.get("kind")) if type(origin) is dict else None
     if kind is None or kind == "human":
         return None
     return "notification" if kind in {"task-notification", "auto-continuation"} else "third_party"

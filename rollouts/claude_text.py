@@ -193,27 +193,43 @@ def inner(block: str) -> str:
 
 # -- tools --------------------------------------------------------------------------------------------
 
+_END = r'(?=, "[^"]+"="|\.? You can now|\Z)'
 _ANSWERED = re.compile(
-    r'"((?:[^"]|"(?!=))+)"="(.*?)"(?=, "|\.?\s*You can now|\.?\s*\Z| (?:selected preview|user notes):)', re.DOTALL
+    r'"(?P<question>(?:[^"]|"(?!=))+)"="(?P<answer>.*?)"'
+    rf"(?: selected preview:.*?)?(?: user notes: (?P<notes>.*?))?{_END}",
+    re.DOTALL,
 )
-_SAID = re.compile(r"the user said:\n(.*)\Z", re.DOTALL)
-_NOT_SAID = ("The user wants to clarify these questions", "(no ", "Note: The user's next message")
+_SAID = re.compile(
+    r"\AThe user doesn't want to [^\n]{0,400}To tell you how to proceed, the user said:\n(?P<said>.*)\Z", re.DOTALL
+)
+_NOT_SAID = "The user wants to clarify these questions"
 _NOTE = "\n\nNote: The user's next message may contain"
+_OUTSIDE = ("mcp__", "Web", "Task", "Agent")
 
 
 def answers(text: str) -> str:
     """What the person answered to the agent's questions, each answer after its question; "" for none."""
-    if "answered your questions" not in text[:400] and "User has answered" not in text[:400]:
+    if "answered your questions" not in text[:400]:
         return ""
-    return "\n".join(f'(asked "{question}") {answer}' for question, answer in _ANSWERED.findall(text) if answer.strip())
+    lines = []
+    for match in _ANSWERED.finditer(text):
+        answer, notes = match["answer"].strip(), (match["notes"] or "").strip()
+        given = answer if notes in answer else f"{answer}, {notes}".strip(", ")
+        if given:
+            lines.append(f'(asked "{match["question"]}") {given}')
+    return "\n".join(lines)
 
 
-def said_on_refusal(text: str) -> str:
-    """What the person said when they refused a tool; "" for nothing."""
-    match = _SAID.search(text)
+def said_on_refusal(text: str, tool: str | None) -> str:
+    """What the person said when they refused a tool; "" for nothing.
+
+    The harness writes it where the tool's output would stand. A tool whose errors are written elsewhere could
+    imitate that, so those never speak for the person.
+    """
+    match = None if tool is None or tool.startswith(_OUTSIDE) else _SAID.match(text)
     if match is None:
         return ""
-    said = match[1].partition(_NOTE)[0].strip()
+    said = match["said"].partition(_NOTE)[0].strip()
     return "" if said.startswith(_NOT_SAID) else said
 
 

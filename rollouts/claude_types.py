@@ -46,7 +46,7 @@ SYSTEM_TEXTS = {
     "voice_call_talk": "notification",
 }
 AGENT_TOOLS = frozenset({"Task", "Agent"})
-QUESTION_TOOLS = frozenset({"AskUserQuestion", None})
+QUESTION_TOOLS = frozenset({"AskUserQuestion"})
 
 
 @dataclass(slots=True)

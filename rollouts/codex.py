@@ -21,7 +21,16 @@ from memory.model import Header, Host, ReadReport, RolloutId, RolloutKind, Trans
 from rollouts.adapters import Peek
 from rollouts.codex_reader import Reader
 from rollouts.codex_types import Meta
-from rollouts.drafts import fingerprint, is_observer_text, is_own_place, is_own_text, mapped, moment, without_collector
+from rollouts.drafts import (
+    fingerprint,
+    is_observer_text,
+    is_own_place,
+    is_own_text,
+    kind_of,
+    mapped,
+    moment,
+    without_collector,
+)
 from rollouts.lines import Ends, Lines, Record
 
 _NAME = re.compile(r"rollout-[^/\\]*\.jsonl(?:\.zst|\.gz)?\Z")
@@ -131,9 +140,9 @@ def _last_time(ends: Ends, report: ReadReport) -> datetime | None:
 
 
 def _is_quiet(record: Record) -> bool:
-    kind = record.get("type")
+    kind = kind_of(record)
     return kind in {"session_meta", "token_usage_record", "turn_context", "world_state"} or (
-        kind == "event_msg" and mapped(record.get("payload")).get("type") in _QUIET_EVENTS
+        kind == "event_msg" and kind_of(mapped(record.get("payload"))) in _QUIET_EVENTS
     )
 
 

@@ -39,6 +39,7 @@ from rollouts.drafts import (
     dump,
     has_words,
     is_own_tool,
+    kind_of,
     listed,
     load_object,
     mapped,
@@ -93,19 +94,19 @@ class Reader:
         """One record."""
         log = self.log
         log.offset = offset
-        kind = record.get("type")
+        kind = kind_of(record)
         payload = record.get("payload")
         time = record.get("timestamp")
         self._time = stamp(time) if type(time) is str else moment(time)
         if type(payload) is not dict:
             self._bare(record, kind)
             return
-        handler = self._types.get(kind) if type(kind) is str else None
+        handler = self._types.get(kind)
         if handler is None:
             if kind == "turn_context":
                 self._turn_context(payload)
             elif kind not in SILENT_TYPES:
-                self.report.unknown(str(kind)[:80])
+                self.report.unknown(kind[:80])
                 return
             self.recognised = True
             return
@@ -119,16 +120,16 @@ class Reader:
         """The end of what can be read: closes the last turn."""
         self._close_turn(aborted=False)
 
-    def _bare(self, record: Record, kind: object) -> None:
+    def _bare(self, record: Record, kind: str) -> None:
         """The format before the envelope: a header without a type, response items, state lines."""
-        if kind is None and "instructions" in record and word(record.get("id")):
+        if record.get("type") is None and "instructions" in record and word(record.get("id")):
             self.recognised = True
             self._session_meta(record, record)
-        elif type(kind) is str and kind in self._item_types and ("role" in record or "call_id" in record):
+        elif kind in self._item_types and ("role" in record or "call_id" in record):
             self.recognised = True
             self._item_types[kind](self, record, {})
         elif record.get("record_type") != "state" and not (kind == "reasoning" and "summary" in record):
-            self.report.unknown(str(kind)[:80])
+            self.report.unknown(kind[:80])
 
     def _inherit(self, record: Record, before: int) -> None:
         ordinal = record.get("ordinal")
@@ -174,12 +175,12 @@ class Reader:
         self._agent(text_of(payload.get("content")), None, self._events)
 
     def _response_item(self, record: Record, payload: dict[str, Any]) -> None:
-        kind = payload.get("type")
-        handler = self._item_types.get(kind) if type(kind) is str else None
+        kind = kind_of(payload)
+        handler = self._item_types.get(kind)
         if handler is not None:
             handler(self, payload, record)
         elif kind not in SILENT_ITEMS:
-            self.report.unknown(f"response_item/{str(kind)[:80]}")
+            self.report.unknown(f"response_item/{kind[:80]}")
 
     # -- messages -------------------------------------------------------------------------------------
 
@@ -347,7 +348,7 @@ class Reader:
     # -- events for the screen ------------------------------------------------------------------------
 
     def _event_msg(self, record: Record, payload: dict[str, Any]) -> None:
-        kind = payload.get("type")
+        kind = kind_of(payload)
         if kind == "user_message":
             text = word(payload.get("message"))
             self._user(user_parts({"content": [text]}) if text else [], None, self._events)
@@ -368,7 +369,7 @@ class Reader:
         elif kind == "thread_name_updated":
             self.meta.title = word(payload.get("thread_name")) or word(payload.get("name")) or self.meta.title
         elif kind not in SILENT_EVENTS:
-            self.report.unknown(f"event_msg/{str(kind)[:80]}")
+            self.report.unknown(f"event_msg/{kind[:80]}")
 
     def _agent_event(self, text: str, phase: object) -> None:
         twin = self._items.get(_key("assistant", text))
@@ -377,7 +378,7 @@ class Reader:
         self._assistant(text, phase, None, self._events)
 
     def _ui_item(self, item: dict[str, Any]) -> None:
-        kind = item.get("type")
+        kind = kind_of(item)
         if kind == "UserMessage":
             self._user(user_parts({"content": item.get("content")}), None, self._events)
         elif kind in {"AgentMessage", "Plan"}:
@@ -386,7 +387,7 @@ class Reader:
         elif kind in {"CommandExecution", "FileChange", "McpToolCall"}:
             self._outcome(word(item.get("id")), _succeeded(item))
         elif kind not in SILENT_UI_ITEMS:
-            self.report.unknown(f"item_completed/{str(kind)[:80]}")
+            self.report.unknown(f"item_completed/{kind[:80]}")
 
     def _outcome(self, call_id: str | None, ok: bool | None) -> None:
         if call_id is None or ok is None:

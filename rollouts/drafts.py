@@ -177,6 +177,12 @@ def listed(value: object) -> list[Any]:
     return value if type(value) is list else []
 
 
+def kind_of(record: Mapping[str, Any]) -> str:
+    """The `type` of a record, as text whatever it is."""
+    kind = record.get("type")
+    return kind if type(kind) is str else str(kind)[:80]
+
+
 def word(value: object) -> str | None:
     """The value where it is text that is not empty, else None."""
     return value if type(value) is str and value else None

@@ -97,6 +97,12 @@ def test_numbers_and_control_characters_that_strict_json_refuses_are_read(tmp_pa
     assert records[2] == {"big": 123456789012345678901234567890} or records[2]["big"] == 1.2345678901234568e29
 
 
+def test_escapes_broken_by_masking_do_not_lose_the_record(tmp_path: Path) -> None:
+    records, _, report = read(write(tmp_path, b'{"t":"mail\\***@***.*** \\n \\u12 \\\\"}\n'))
+    assert records[0][1]["t"] == "mail\\***@***.*** \n \\u12 \\"
+    assert (report.replaced_text, report.bad_json) == (1, 0)
+
+
 def test_two_records_on_one_line_are_both_read(tmp_path: Path) -> None:
     records, _, report = read(write(tmp_path, b'{"type":"a"}{"type":"b"} {"type":"c"}\n{"type":"d"}\n'))
     assert [(offset, record["type"]) for offset, record in records] == [(0, "a"), (0, "b"), (0, "c"), (38, "d")]
