@@ -13,6 +13,7 @@ _DECODER = json.JSONDecoder(strict=False)
 _ESCAPES = re.compile(
     r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
 )
+_BACKSLASHES = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|(\\)')
 _RECORD_START = re.compile(
     r'\{"(?:type|timestamp|parentUuid|uuid|id|ordinal|record_type|sessionId|isSidechain|messageId|number|role)"'
 )
@@ -23,12 +24,22 @@ _JSON_ERRORS = (ValueError, RecursionError)
 def repair(line: bytes, report: ReadReport) -> list[object]:
     """The JSON values that a line holds which is not plain JSON; counts what was replaced or lost in `report`."""
     text = _as_text(line, report)
+    found = _whole(text)
+    if not found and "\\" in text:
+        # A tool that masked text in place leaves escapes that are none, as in "mail\***".
+        found = _whole(_BACKSLASHES.sub(lambda match: match[0] if match[1] is None else r"\\", text))
+        report.replaced_text += len(found)
+    return found or _values(text, report)
+
+
+def _whole(text: str) -> list[object]:
+    """The one value a text is, if it is one."""
     for decode in (orjson.loads, _DECODER.decode):
         try:
             return [decode(text)]
         except _JSON_ERRORS:
             continue
-    return _values(text, report)
+    return []
 
 
 def _as_text(line: bytes, report: ReadReport) -> str:
