@@ -15,9 +15,12 @@ REGISTRIES = re.compile(
     r"pkg\.com|cra" + r"tes\.io|proxy\.golang" + r"\.org|docker" + r"\.io)\b"
 )
 """Written in pieces, so that this file does not name one itself."""
-PLACES = re.compile(r"(?<![\w.~<})-])(?<!\b[A-Z]:)/(?:wo" + r"rk|ro" + r"ot|op" + r"t/(?:pypi|wheels))(?:/|\b(?![\w-]))")
+PLACES = re.compile(
+    r"(?<![\w.~<})-])(?<!\b[A-Z]:)/(?:(?:wo" + r"rk|op" + r"t/(?:pypi|wheels))(?:/|\b(?![\w-]))|ro" + r"ot/\.)"
+)
+"""The home of an administrator is told by what lies hidden in it: agents call themselves by such paths too."""
 HOMES = re.compile(r"(?<![\w.})])(?:/home|/Users|[A-Za-z]:\\+Users)[/\\]+([A-Za-z][\w.-]*)")
-STAND_INS = frozenset({"ada", "dev", "me", "someone", "user", "x"})
+STAND_INS = frozenset({"ada", "ana", "dev", "me", "someone", "user", "x"})
 """Nobody's names: the only ones test data may give a home to."""
 UNFINISHED = re.compile(r"(?:#|//|<!--|/\*)\s*(?:TO" + r"DO|FIX" + r"ME|XX" + r"X)\b")
 
