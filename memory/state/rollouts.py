@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from sqlalchemy import and_, bindparam, delete, func, or_, select, update
+from sqlalchemy.sql.compiler import SQLCompiler
 
+from memory.clock import iso
 from memory.model import Reason, RolloutId, RolloutKind
 from memory.state.base import Aggregate, Tx
 from memory.state.dialect import insert
-from memory.state.schema import path_from, path_text, rollouts
+from memory.state.schema import clean, dump_json, path_from, path_text, rollouts
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +69,11 @@ class Rollouts(Aggregate):
         if not values:
             return
         with self._db.write(tx) as connection:
-            statement = insert(connection, rollouts)
-            changes = {c.name: statement.excluded[c.name] for c in _COLUMNS if not c.primary_key}
-            connection.execute(statement.on_conflict_do_update(index_elements=["id"], set_=changes), values)
+            # Past the machinery for each value: `_values` gives what columns store, and a first walk writes thousands.
+            sql, order = _upsert(connection, tuple(values[0]))
+            connection.exec_driver_sql(
+                sql, [tuple(value[name] for name in order) for value in values] if order else values
+            )
 
     def get(self, rollout: RolloutId, tx: Tx | None = None) -> RolloutRow | None:
         with self._db.read(tx) as connection:
@@ -164,30 +168,44 @@ class Rollouts(Aggregate):
             return {Reason(reason) if reason else None: number for reason, number in connection.execute(query)}
 
 
+def _upsert(connection: Tx, columns: tuple[str, ...]) -> tuple[str, Sequence[str] | None]:
+    """The statement as the driver takes it, and the order of its values where it takes them by position."""
+    statement = insert(connection, rollouts)
+    changes = {c.name: statement.excluded[c.name] for c in _COLUMNS if not c.primary_key}
+    places = connection.get_execution_options().get("schema_translate_map")
+    rendering: dict[str, Any] = {"schema_translate_map": places, "render_schema_translate": True} if places else {}
+    compiled = statement.on_conflict_do_update(index_elements=["id"], set_=changes).compile(
+        dialect=connection.dialect, column_keys=list(columns), **rendering
+    )
+    by_position = isinstance(compiled, SQLCompiler) and compiled.positional
+    return str(compiled), compiled.positiontup if by_position else None
+
+
 def _values(row: RolloutRow) -> dict[str, Any]:
+    """What each column stores."""
     return {
-        "id": str(row.id),
+        "id": clean(str(row.id)),
         "path": path_text(row.path),
         "size": row.size,
         "mtime_ns": row.mtime_ns,
         "inode": str(row.inode),
         "kind": row.kind.value,
-        "cwd": row.cwd,
-        "branch": row.branch,
-        "remote": row.remote,
-        "project": row.project,
-        "project_name": row.project_name,
-        "started": row.started,
-        "last_event": row.last_event,
+        "cwd": None if row.cwd is None else clean(row.cwd),
+        "branch": None if row.branch is None else clean(row.branch),
+        "remote": None if row.remote is None else clean(row.remote),
+        "project": clean(row.project),
+        "project_name": clean(row.project_name),
+        "started": iso(row.started),
+        "last_event": iso(row.last_event),
         "user_chars": row.user_chars,
-        "parent": None if row.parent is None else str(row.parent),
-        "forked_from": None if row.forked_from is None else str(row.forked_from),
-        "fingerprint": row.fingerprint,
-        "version": row.version,
-        "title": row.title,
+        "parent": None if row.parent is None else clean(str(row.parent)),
+        "forked_from": None if row.forked_from is None else clean(str(row.forked_from)),
+        "fingerprint": clean(row.fingerprint),
+        "version": None if row.version is None else clean(row.version),
+        "title": None if row.title is None else clean(row.title),
         "reason": None if row.reason is None else row.reason.value,
-        "detail": row.detail,
-        "report": row.report,
+        "detail": clean(row.detail),
+        "report": dump_json(row.report),
     }
 
 

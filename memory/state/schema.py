@@ -96,9 +96,12 @@ class Json(TypeDecorator[Any]):
         return None if value is None else json.loads(value)
 
 
+_ENCODE = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), default=str).encode
+
+
 def dump_json(value: Any) -> str:
     """Compact ASCII JSON without NUL escapes."""
-    text = json.dumps(value, ensure_ascii=True, separators=(",", ":"), default=str)
+    text = _ENCODE(value)
     return text.replace("\\u0000", "") if "\\u0000" in text else text
 
 
