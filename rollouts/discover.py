@@ -48,6 +48,7 @@ STAND_IN = "file-"
 ONE_BY_ONE = 64
 """Up to so many candidates their jobs and outputs are asked for singly."""
 
+_ORDINARY = frozenset({RolloutKind.INTERACTIVE, RolloutKind.EXEC})
 _ONE_BAD_FILE = (SlowwaveError, OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
 _PLUGIN_FOLDERS = re.compile(
     r"[/\\]\.(?:claude|codex|pi)[/\\](?:[^/\\]+[/\\])?(?:plugins|extensions|packages)(?:[/\\]|$)"
@@ -246,7 +247,7 @@ class _Pass:
             kind = RolloutKind.OWN
         elif kind is RolloutKind.OWN:
             gate = "it carries the mark of slowwave's own sessions"
-        elif kind in {RolloutKind.INTERACTIVE, RolloutKind.EXEC} and "archived_sessions" in path.parts:
+        elif "archived_sessions" in item.path and kind in _ORDINARY and "archived_sessions" in path.parts:
             kind = RolloutKind.ARCHIVED
         fields: dict[str, Any] = {
             "id": header.id,
@@ -297,31 +298,34 @@ class _Pass:
 
     def _settle(self, row: RolloutRow) -> None:
         """Gives the row its id, or that of a duplicate where another file that is still there has the better claim."""
+        name, place = str(row.id), _key(row.path)
+        if self._path_of.get(name, place) == place:
+            self._put(row, name, place)
+            return
         rival = self._rival(row)
         if rival is not None and _rank(row) <= _rank(rival):
-            self._put(_duplicate(row, rival))
+            self._settle(_duplicate(row, rival))
             return
         if rival is not None:
-            self._put(_duplicate(rival, row))
-        self._put(row)
+            # Its own place and name are free to be taken again: nobody else can have either.
+            other = _duplicate(rival, row)
+            self._put(other, str(other.id), _key(other.path))
+        self._put(row, name, place)
 
     def _rival(self, row: RolloutRow) -> RolloutRow | None:
         """The row that has this id by another file which is still there."""
-        if self._path_of.get(str(row.id), path_text(row.path)) == path_text(row.path):
-            return None
         rival = self._pending.get(row.id) or self._store.rollouts.get(row.id)
         return None if rival is None or rival.path == row.path else rival
 
-    def _put(self, row: RolloutRow) -> None:
+    def _put(self, row: RolloutRow, name: str, place: str) -> None:
         """One name per file: the one it had before in this state is left."""
-        path, name = path_text(row.path), str(row.id)
-        former = self._name_at.get(path)
+        former = self._name_at.get(place)
         if former is not None and former != name:
             self._left.add(former)
             self._path_of.pop(former, None)
             self._pending.pop(RolloutId.parse(former), None)
         self._pending[row.id] = row
-        self._path_of[name], self._name_at[path] = path, name
+        self._path_of[name], self._name_at[place] = place, name
 
     def _flush(self, done: int, total: int) -> None:
         self._store.rollouts.upsert_many(self._pending.values())
@@ -393,6 +397,7 @@ class _Places:
         self._inbox = {str(home / "rollouts"), os.path.realpath(home / "rollouts")}
         self._known: dict[tuple[str | None, str | None], Project] = {}
         self._judged: dict[str, bool] = {}
+        self._folders: dict[str, bool] = {}
 
     def project(self, cwd: str | None, remote: str | None) -> Project:
         """The project of a working folder; folders of plugins are none [O14]."""
@@ -415,9 +420,17 @@ class _Places:
                 ours = self._judged[cwd] = _inside(cwd, self._own) or _inside(_real(cwd), self._own)
             if ours:
                 return "its working folder lies in slowwave's data folder"
-        if _inside(path, self._own) and not _inside(path, self._inbox):
-            return "its file lies in slowwave's data folder"
-        return ""
+        folder = path.rpartition(os.sep)[0]
+        ours = self._folders.get(folder)
+        if ours is None:
+            ours = self._folders[folder] = _inside(folder, self._own) and not _inside(folder, self._inbox)
+        return "its file lies in slowwave's data folder" if ours else ""
+
+
+def _key(path: Path) -> str:
+    """A path as the state stores it."""
+    text = str(path)
+    return text if text.isascii() else path_text(text)
 
 
 def _real(path: str) -> str:

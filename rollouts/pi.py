@@ -425,8 +425,8 @@ def _tail(ends: Ends, report: ReadReport) -> tuple[datetime | None, str | None, 
 
 def _header(path: Path, record: Record | None, words: str, title: str | None, *, own: bool = False) -> Header:
     source: dict[str, Any] = record or {}
-    given, named = source.get("id"), _id_of_name(path.name)
-    session = given if type(given) is str and _SAFE_ID.fullmatch(given) else named
+    given = source.get("id")
+    session = given if type(given) is str and _SAFE_ID.fullmatch(given) else _id_of_name(path.name)
     cwd = word(source.get("cwd"))
     version = source.get("version", 1)
     folder = _FILE_NAME.fullmatch(path.parent.name)
