@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from extract.one import extract_one
 from extract.outcomes import Cancelled, Deferred, ExtractOutcome, ExtractReport, Stopped, sentence
 from memory import models
+from memory.model import RolloutId
 from memory.progress import Step
 from memory.runtime import Runtime
 from memory.state import RolloutRow
@@ -16,7 +18,20 @@ from rollouts.discover import choose
 from rollouts.eligibility import NO_PICKS, Picks, Selection, classify
 
 
-async def run(runtime: Runtime, *, picks: Picks = NO_PICKS, selection: Selection | None = None) -> ExtractReport:
+Work = Callable[[], Awaitable[ExtractOutcome]]
+Each = Callable[[RolloutId, Work], Awaitable[ExtractOutcome]]
+"""Carries out one rollout's work and returns its outcome; a scheduler puts its own task around it."""
+
+
+async def plainly(rollout: RolloutId, work: Work) -> ExtractOutcome:
+    """The work as it is."""
+    del rollout
+    return await work()
+
+
+async def run(
+    runtime: Runtime, *, picks: Picks = NO_PICKS, selection: Selection | None = None, each: Each = plainly
+) -> ExtractReport:
     """Extracts one batch of what discovery found and says how each rollout ended.
 
     `selection` is taken as it is where a caller has one (a dry run's, say). Raises StateError when the state cannot
@@ -34,7 +49,7 @@ async def run(runtime: Runtime, *, picks: Picks = NO_PICKS, selection: Selection
     # 3. How much fits: the model's own window, or a cautious guess [Z075 Z076].
     window = await runtime.extract_model.window() or runtime.settings.extract.fallback_window
     # 4. Each of them, a few at a time; one that fails never holds up the others [M76].
-    outcomes = await _extract_all(runtime, selection.chosen, window)
+    outcomes = await _extract_all(runtime, selection.chosen, window, each)
     # 5. What `status` and `why` will say about them.
     _store_reasons(runtime, selection.chosen)
     return _report(runtime, selection, outcomes)
@@ -82,7 +97,7 @@ class _Batch:
                 return None
 
 
-async def _extract_all(runtime: Runtime, rows: Sequence[RolloutRow], window: int) -> list[ExtractOutcome]:
+async def _extract_all(runtime: Runtime, rows: Sequence[RolloutRow], window: int, each: Each) -> list[ExtractOutcome]:
     """At most `extract.concurrency` at once; a stop ends all of them within seconds [Z083]."""
     batch, slots = _Batch(), asyncio.Semaphore(runtime.settings.extract.concurrency)
     runtime.progress(Step("extract", f"{len(rows)} sessions", 0, len(rows)))
@@ -92,7 +107,7 @@ async def _extract_all(runtime: Runtime, rows: Sequence[RolloutRow], window: int
             async with slots:
                 outcome = Cancelled(row.id) if runtime.cancel.is_set() else batch.instead(row)
                 if outcome is None:
-                    outcome = await extract_one(runtime, row, window)
+                    outcome = await each(row.id, partial(extract_one, runtime, row, window))
         except asyncio.CancelledError:
             outcome = Cancelled(row.id)
         batch.saw(outcome)
