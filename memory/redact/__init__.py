@@ -90,6 +90,8 @@ class Redactor:
         """
         data, starts = _joined(texts)
         hits = self._hits(data)
+        if not hits:
+            return [(t[:head], t[len(t) - tail :] if tail else "") for t, (head, tail) in zip(texts, keep, strict=True)]
         parts: list[tuple[str, str]] = []
         for text, (head, tail), inside, raw in zip(
             texts, keep, _by_part(starts, hits), _parts(data, starts), strict=True
@@ -238,6 +240,8 @@ def _joined(texts: Sequence[str]) -> tuple[bytes, list[int]]:
 
 
 def _parts(data: bytes, starts: Sequence[int]) -> Iterator[bytes]:
+    if not starts:
+        return iter(())
     ends = [*(start - len(_JOIN) for start in starts[1:]), len(data)]
     return (data[start:end] for start, end in zip(starts, ends, strict=True))
 
