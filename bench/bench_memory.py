@@ -25,7 +25,7 @@ from rollouts.eligibility import Picks
 home, sessions = sys.argv[1:]
 roots = {f"{host}_roots": [f"{sessions}/{host}"] for host in ("codex", "claude", "pi", "generic")}
 wanted = {"memory": {"mode": "long"}, "rollouts": roots, "model": {"provider": "offline"},
-          "extract": {"idle_hours": 0, "max_age_days": 36500}}
+          "extract": {"idle_hours": 0, "max_age_days": 36500}, "consolidate": {"unused_days": 36500}}
 with open_runtime(load(home=home, overrides=wanted)) as runtime:
     report = asyncio.run(pipeline.run_until_stopped(runtime, pipeline.Options(picks=Picks(limit=10))))
 print(len(report.extracted.outcomes), report.outcome)

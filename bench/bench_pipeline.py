@@ -53,6 +53,7 @@ def settings(home: Path, sessions: Path, **extract_keys: object) -> Settings:
             "rollouts": roots,
             "model": {"provider": "offline"},
             "extract": {"idle_hours": 0, "max_age_days": 36_500, "scan_limit": 100_000, **extract_keys},
+            "consolidate": {"unused_days": 36_500},
         },
     )
 

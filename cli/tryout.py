@@ -65,6 +65,7 @@ def _sample_settings(folder: Path, samples: str) -> Settings:
             "memory": {"mode": "long"},
             "rollouts": roots,
             "extract": {"idle_hours": 0, "max_age_days": 36_500},
+            "consolidate": {"unused_days": 36_500},
         },
     )
 

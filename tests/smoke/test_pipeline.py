@@ -29,7 +29,13 @@ TIGHT = {
         "max_output_tokens": 120,
         "lease_minutes": 2,
     },
-    "consolidate": {"max_requests": 3, "batch_minutes": 1, "request_minutes": 0.5, "max_output_tokens": 120},
+    "consolidate": {
+        "unused_days": 36_500,
+        "max_requests": 3,
+        "batch_minutes": 1,
+        "request_minutes": 0.5,
+        "max_output_tokens": 120,
+    },
 }
 """A few seconds for each stage: what a tiny model says longer is not better."""
 
