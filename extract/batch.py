@@ -17,7 +17,6 @@ from memory.state import RolloutRow
 from rollouts.discover import choose
 from rollouts.eligibility import NO_PICKS, Picks, Selection, classify
 
-
 Work = Callable[[], Awaitable[ExtractOutcome]]
 Each = Callable[[RolloutId, Work], Awaitable[ExtractOutcome]]
 """Carries out one rollout's work and returns its outcome; a scheduler puts its own task around it."""
