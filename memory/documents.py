@@ -241,4 +241,4 @@ def print_summary(bullets: Mapping[str, Iterable[str]]) -> str:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(part for line in _BREAK.split(text) if (part := line.strip()))
+    return " ".join(part for line in text.splitlines() if (part := line.strip()))
