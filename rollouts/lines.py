@@ -319,7 +319,13 @@ class Ends:
             end = self._head.find(b"\n", position)
             if end >= 0:
                 here, position = position, end + 1
-                yield from records.of(here, self._head[here:end])
+                line = self._head[here:end]
+                record = _plain(line) if records.open_at is None else None
+                if record is None:
+                    yield from records.of(here, line)
+                else:
+                    report.lines += 1
+                    yield here, record
             elif self._head_ends:
                 return
             else:
@@ -341,6 +347,10 @@ class Ends:
             if stop > 0 and (start > 0 or self._tail_start == 0):
                 found = True
                 line, end = self._tail[start:stop], self._tail_start + start
+                if (record := _plain(line)) is not None:
+                    report.lines += 1
+                    yield record
+                    continue
                 for _, record in reversed(list(_Records(report, None, MAX_LINE).of(1, line))):
                     yield record
             elif not self._more_tail(found=found):
@@ -429,6 +439,15 @@ class Ends:
             if tail := _complete(part, self.size - len(part)):
                 return tail
         return b""
+
+
+def _plain(line: bytes) -> Record | None:
+    """The object a line is; None where it takes more to read it."""
+    try:
+        record = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return None
+    return record if type(record) is dict else None
 
 
 def _read_up_to(stream: Readable, size: int) -> bytes:
