@@ -34,7 +34,6 @@ LABEL = re.compile(
     r"(?: (?P<kind>call|result) (?P<tool>\S+)(?: (?P<ok>ok|error))?)?(?P<cut> cut)?\](?: (?P<text>.*))?$"
 )
 GAP = re.compile(r"^\[gap: .*\]$")
-_BREAK = re.compile(r"\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +64,8 @@ def print_event(event: PrintedEvent) -> str:
             parts.append("ok" if event.ok else "error")
     if event.cut:
         parts.append("cut")
-    first, *rest = _BREAK.split(event.text.rstrip())
-    return "\n".join([f"[{' '.join(parts)}] {first}".rstrip(), *(f"  {line}".rstrip() for line in rest)])
+    first, *rest = event.text.rstrip().splitlines() or [""]
+    return "\n".join([f"[{' '.join(parts)}] {first}".rstrip(), *[f"  {line}".rstrip() for line in rest]])
 
 
 def print_gap(left_out: dict[Tier, int], tokens: int) -> str:
@@ -242,4 +241,4 @@ def print_summary(bullets: Mapping[str, Iterable[str]]) -> str:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(part for line in _BREAK.split(text) if (part := line.strip()))
+    return " ".join(part for line in text.splitlines() if (part := line.strip()))
