@@ -34,10 +34,13 @@ class ClaudeAdapter:
     host = Host.CLAUDE
 
     def default_roots(self, host_environment: Mapping[str, str]) -> list[Path]:
-        """`projects` under `CLAUDE_CONFIG_DIR`, else under `~/.claude`."""
+        """`projects` under `CLAUDE_CONFIG_DIR`, else under `~/.claude` and `~/.config/claude`."""
+        if base := host_environment.get("CLAUDE_CONFIG_DIR"):
+            return [Path(base) / "projects"]
         home = host_environment.get("HOME")
-        base = host_environment.get("CLAUDE_CONFIG_DIR") or (str(Path(home) / ".claude") if home else "")
-        return [Path(base) / "projects"] if base else []
+        config = host_environment.get("XDG_CONFIG_HOME") or (str(Path(home) / ".config") if home else "")
+        roots = [Path(home) / ".claude" / "projects"] if home else []
+        return [*roots, Path(config) / "claude" / "projects"] if config else roots
 
     def matches(self, path: Path) -> bool:
         """`<uuid>.jsonl` and `agent-<id>.jsonl`; not what lies in `memory` or `tool-results` folders."""

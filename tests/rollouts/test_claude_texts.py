@@ -275,7 +275,11 @@ def test_sessions_of_memory_tools_are_told_by_place_and_by_mark(
 
 
 def test_names_and_places_of_sessions() -> None:
-    assert CLAUDE.default_roots({"HOME": "/home/ana"}) == [Path("/home/ana/.claude/projects")]
+    assert CLAUDE.default_roots({"HOME": "/home/ana"}) == [
+        Path("/home/ana/.claude/projects"),
+        Path("/home/ana/.config/claude/projects"),
+    ]
+    assert CLAUDE.default_roots({"XDG_CONFIG_HOME": "/x"}) == [Path("/x/claude/projects")]
     assert CLAUDE.default_roots({"HOME": "/home/ana", "CLAUDE_CONFIG_DIR": "/c"}) == [Path("/c/projects")]
     assert CLAUDE.default_roots({}) == []
     for name in (
