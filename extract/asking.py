@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, tzinfo
+from functools import cached_property
 
 import prompts
 from extract import form, validate
@@ -19,17 +20,20 @@ from memory.model import SUMMARY_SECTIONS, SummaryHeader
 from memory.progress import Step
 from memory.runtime import Runtime
 from memory.state import RolloutRow
+from memory.tokens import TokenCounter
 from rollouts import evidence as evidences
 from rollouts.evidence import Evidence
 
 MAX_SHRINKS = 5
 SMALLEST_BUDGET = 200
 """Tokens of evidence below which halving again is pointless."""
+FRAME_TOKENS = 256
+"""What chat format and answer schema add to the messages."""
 OUTPUT_SHARE = 0.25
 """Most of a window that is set aside for the answer; small windows would be eaten by it."""
 
 
-@dataclass(slots=True)
+@dataclass
 class Task:
     """What stays the same over all attempts to fit one rollout into one window."""
 
@@ -42,6 +46,17 @@ class Task:
     def former(self) -> Former | None:
         return self.found.former
 
+    @cached_property
+    def tokens(self) -> TokenCounter:
+        """The run's counter, with what it has learnt about the model."""
+        given = self.runtime.tokens
+        return given if isinstance(given, TokenCounter) else TokenCounter(self.runtime.settings.model.vocabulary)
+
+    @property
+    def zone(self) -> tzinfo | None:
+        """The machine's offset from UTC now: what the person's clock shows, in labels and header alike [M32]."""
+        return self.runtime.clock.now().astimezone().tzinfo
+
     def system(self) -> str:
         return prompts.render("extract_system", sections=SUMMARY_SECTIONS, max_bytes=room(self.header))
 
@@ -53,12 +68,15 @@ class Task:
             project=self.row.project_name,
             cwd=self.row.cwd,
             branch=self.row.branch,
-            started=_local(self.header.started),
-            ended=_local(self.header.ended),
+            started=self._local(self.header.started),
+            ended=self._local(self.header.ended),
             former=former.body if former is not None and former.body else None,
             former_events=former.boundary.events if former is not None else 0,
             evidence=evidence,
         )
+
+    def _local(self, moment: datetime | None) -> str | None:
+        return None if moment is None else moment.astimezone(self.zone).isoformat(timespec="minutes")
 
 
 @dataclass(slots=True)
@@ -77,13 +95,19 @@ class Answer:
 
 async def ask(task: Task, window: int) -> Answer:
     """One model call where the evidence fits; on overflow half the evidence, at once, at most five times [M1 X9]."""
-    limit = task.runtime.settings.extract.max_output_tokens
-    output = max(64, min(limit, int(window * OUTPUT_SHARE)))
-    fixed = task.runtime.tokens.count(task.system() + task.user(""))
-    share = int(window * task.runtime.settings.extract.window_share)
-    budget = max(SMALLEST_BUDGET, min(share, window - output) - fixed)
+    settings, name = task.runtime.settings.extract, task.runtime.extract_model.name
+    tokens = task.tokens
+    output = max(64, min(settings.max_output_tokens, int(window * OUTPUT_SHARE)))
+    fixed = tokens.count(task.system() + task.user("")) + FRAME_TOKENS
+    share = min(int(window * settings.window_share), window - output)
+    budget = max(SMALLEST_BUDGET, tokens.allowance(share, name) - fixed)
     for shrinks in range(MAX_SHRINKS + 1):
         evidence = await asyncio.to_thread(_evidence, task, budget)
+        if not evidence.events and evidence.coverage["events"]:
+            raise OverflowModelError(
+                f"Not one event of {task.row.id} fits beside the instructions.",
+                hint="Raise model.window or use a model with a larger one.",
+            )
         if not evidence.events:
             return Answer(coverage=dict(evidence.coverage), shrinks=shrinks, asked=False)
         try:
@@ -107,9 +131,10 @@ def _evidence(task: Task, budget: int) -> Evidence:
         task.found.transcript,
         budget_tokens=budget,
         settings=task.runtime.settings,
-        tokens=task.runtime.tokens,
+        tokens=task.tokens,
         redactor=task.runtime.redactor,
         since=task.former.boundary if task.former is not None else None,
+        tz=task.zone,
     )
 
 
@@ -131,7 +156,7 @@ async def _call(task: Task, evidence: Evidence, output: int) -> Answer:
             deadline_seconds=settings.request_minutes * 60,
             repairs=settings.repairs,
             max_output_tokens=output,
-            tokens=runtime.tokens,
+            tokens=task.tokens,
             repair=lambda reasons: prompts.render("extract_repair", reasons=reasons),
         )
     except InvalidAnswerError as error:
@@ -192,8 +217,3 @@ class _Check:
 
     def _clean_slug(self, text: str) -> str:
         return form.NO_SLUG if self._secret.findings(text) else form.slug_of(text)
-
-
-def _local(moment: datetime | None) -> str | None:
-    """Local time with its offset, as the labels of the evidence have it [M32]."""
-    return None if moment is None else moment.astimezone().isoformat(timespec="minutes")

@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from memory.documents import PrintedEvent, anchors, parse_rollout_summary
+from memory.errors import UnreadableRollout
 from memory.model import Boundary, Event, Tier, Transcript
 from memory.redact import Redactor
 from memory.runtime import Runtime
 from memory.state import RolloutRow
+from rollouts import lineage
 from rollouts.adapters import ADAPTERS, Adapter
 from rollouts.eligibility import COMPRESSED
 
@@ -40,9 +42,25 @@ def read(runtime: Runtime, row: RolloutRow) -> Reading:
     Raises UnreadableRollout, and WorkspaceError where the former record cannot be read.
     """
     adapter = ADAPTERS[row.id.host]
-    limit = None if row.path.suffix in COMPRESSED else row.size
-    transcript = adapter.read(row.path, limit=limit)
+    transcript = adapter.read(row.path, limit=None if row.path.suffix in COMPRESSED else row.size)
+    transcript = _own(runtime, row, lineage.after(transcript, runtime.store.clear_watermark))
     return Reading(transcript, _former(runtime, row, adapter, transcript))
+
+
+def _own(runtime: Runtime, row: RolloutRow, transcript: Transcript) -> Transcript:
+    """Without what a fork or a resumed copy repeats of an elder rollout: counted once, where the elder has it."""
+    store = runtime.store
+    extracted = [made.rollout for made in store.outputs.all()]
+    others = (_elder(elder) for elder in lineage.elders(row, store.rollouts.all(), extracted=extracted))
+    return lineage.owned(transcript, others=(other for other in others if other is not None))
+
+
+def _elder(row: RolloutRow) -> lineage.EventKeys | None:
+    """Its keys; None where the file went or broke: then nothing of it can be told apart, and the copy counts."""
+    try:
+        return lineage.keys_of(ADAPTERS[row.id.host].read(row.path))
+    except (UnreadableRollout, OSError):
+        return None
 
 
 def _former(runtime: Runtime, row: RolloutRow, adapter: Adapter, transcript: Transcript) -> Former | None:

@@ -99,6 +99,10 @@ class Tokens(Protocol):
         """Never less than any model counts."""
         ...
 
+    def calibrate(self, estimated: int, reported: int, model: str = "") -> float:
+        """Learns from one call what a model counts where we count `estimated`; returns the model's factor."""
+        ...
+
 
 class ByteTokens:
     """Without a vocabulary one UTF-8 byte per token is the only proven upper bound."""
@@ -108,6 +112,10 @@ class ByteTokens:
 
     def upper_bound(self, text: str) -> int:
         return len(text.encode("utf-8", "surrogatepass"))
+
+    def calibrate(self, estimated: int, reported: int, model: str = "") -> float:
+        """Bytes bound any model: there is nothing to learn."""
+        return 1.0
 
 
 class RenegotiatedError(TransientModelError):

@@ -124,6 +124,7 @@ async def ask_structured(
             # The adapter's errors carry no answer text, so only the reasons can go back.
             conversation = [*messages, Message("user", word(error.reasons))]
             continue
+        _calibrate(terms, model, conversation, reply.usage)
         reasons = check(reply.value)
         if not reasons:
             return reply
@@ -286,6 +287,17 @@ def _bound(messages: Sequence[Message], tokens: Tokens, *, extra: str = "") -> i
         calls = "".join(call.name + call.arguments for call in message.tool_calls)
         total += tokens.upper_bound(message.content + calls) + MESSAGE_OVERHEAD_TOKENS
     return total
+
+
+def _calibrate(terms: Terms, model: Model, messages: Sequence[Message], usage: Usage, *, extra: str = "") -> None:
+    """What the provider counted teaches how many of its tokens ours stand for [X9]."""
+    if not usage.reported or model.provider != "openai":
+        return
+    counted = terms.tokens.count(extra)
+    for message in messages:
+        calls = "".join(call.name + call.arguments for call in message.tool_calls)
+        counted += terms.tokens.count(message.content + calls) + MESSAGE_OVERHEAD_TOKENS
+    terms.tokens.calibrate(counted, usage.input_tokens, model.name)
 
 
 def _plain_repair(reasons: Sequence[str]) -> str:

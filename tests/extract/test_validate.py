@@ -100,7 +100,7 @@ def test_a_twelve_character_chinese_preference_passes() -> None:
     assert rules(record("统一用 vitest 测试。 [e5]", section="## User preferences")) == []
 
 
-# -- form and size ---------------------------------------------------------------------------------------
+# -- form and size ---------------------------------------------------------------
 
 
 @pytest.mark.req("Z055")
@@ -133,7 +133,7 @@ def test_the_form_is_held_to_the_letter(body: str, rule: str) -> None:
     assert rule in rules(body)
 
 
-# -- anchors ----------------------------------------------------------------------------------------------
+# -- anchors ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_every_bullet_ends_with_anchors_of_real_events(bullet: str, rule: str) -
     assert rule in rules(record(bullet))
 
 
-# -- what is quoted ---------------------------------------------------------------------------------------
+# -- what is quoted ---------------------------------------------------------------
 
 
 @pytest.mark.fault("M21", "M38", "X38")
@@ -203,7 +203,7 @@ def test_a_persons_name_is_not_translated() -> None:
     assert "unsupported" in rules(record("テストは `Zhang Wei` が頼んだ。 [e8]"))
 
 
-# -- trust --------------------------------------------------------------------------------------------------
+# -- trust ---------------------------------------------------------------
 
 
 @pytest.mark.fault("M61", "M64", "X38")
@@ -235,7 +235,7 @@ def test_a_preference_may_say_its_scope() -> None:
     )
 
 
-# -- language and time ----------------------------------------------------------------------------------------
+# -- language and time ---------------------------------------------------------------
 
 
 @pytest.mark.fault("M22", "M24")
@@ -273,7 +273,7 @@ def test_a_time_without_offset_or_a_relative_day_is_refused(bullet: str) -> None
     assert "time" in rules(record(bullet))
 
 
-# -- what is never memory ---------------------------------------------------------------------------------------
+# -- what is never memory ---------------------------------------------------------------
 
 
 @pytest.mark.fault("M20")
@@ -314,7 +314,7 @@ def test_marks_that_could_pass_for_ours_or_a_hosts_are_refused(bullet: str, rule
     assert rule in rules(record(bullet))
 
 
-# -- reasons and salvage -----------------------------------------------------------------------------------------
+# -- reasons and salvage ---------------------------------------------------------------
 
 
 def test_all_objections_come_at_once_each_with_rule_place_and_remedy() -> None:
@@ -360,7 +360,7 @@ def test_a_record_that_is_too_long_loses_its_last_lines_but_no_preference() -> N
     assert "统一用 vitest" in text
 
 
-# -- suspicious emptiness -------------------------------------------------------------------------------------------
+# -- suspicious emptiness ---------------------------------------------------------------
 
 
 @pytest.mark.fault("M19", "M23")
