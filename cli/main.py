@@ -127,12 +127,12 @@ def version() -> None:
     typer.echo(installed("slowwave"))
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
     """Entry point: one clear sentence instead of a traceback for everything we know how to name."""
     from memory.errors import SlowwaveError
 
     try:
-        app()
+        app(arguments)
     except SlowwaveError as error:
         typer.echo(f"slowwave: {error}", err=True)
         sys.exit(error.exit_code)
