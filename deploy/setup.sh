@@ -14,7 +14,7 @@ PY
 echo "setting up $venv (once)"
 if command -v uv >/dev/null 2>&1; then
     [ -x "$venv/bin/python" ] || uv venv --quiet --python "$python" "$venv"
-    uv pip install --quiet --python "$venv/bin/python" --require-hashes -r requirements.lock
+    uv pip install --quiet --compile-bytecode --python "$venv/bin/python" --require-hashes -r requirements.lock
     uv pip install --quiet --python "$venv/bin/python" --no-deps -e .
 else
     [ -x "$venv/bin/pip" ] || "$python" -m venv "$venv"
