@@ -182,6 +182,15 @@ def test_reap_ends_silent_claims_and_leaves_living_ones(store: Store, clock: Fro
     assert store.jobs.reap() == []
 
 
+def test_a_claim_that_takes_over_says_what_became_of_the_one_before(
+    store: Store, clock: FrozenClock, claim: Claim
+) -> None:
+    claim(store)
+    clock.advance(61)
+    assert claim(store).attempt == 2
+    assert row(store).error_code == "lease_expired"
+
+
 @pytest.mark.fault("M76", "M73")
 def test_one_failing_job_holds_up_no_other(store: Store, claim: Claim) -> None:
     fail(store, claim(store, "codex:bad"), HOUR)

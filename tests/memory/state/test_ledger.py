@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Collection
 from datetime import UTC, datetime
 from pathlib import Path
@@ -128,7 +129,8 @@ def test_calls_admitted_and_not_yet_recorded_count_with_their_upper_bound(store:
 
 @pytest.mark.fault("M68", "M65")
 @pytest.mark.filterwarnings("ignore:This process.*fork:DeprecationWarning")
-def test_processes_that_ask_at_once_never_pass_a_ceiling_together(store: Store) -> None:
+def test_processes_that_ask_at_once_never_pass_a_ceiling_together(store: Store, tmp_path: Path) -> None:
+    go = tmp_path / "go"
     children = []
     for number in range(6):
         child = os.fork()
@@ -136,6 +138,10 @@ def test_processes_that_ask_at_once_never_pass_a_ceiling_together(store: Store) 
             made = 0
             try:
                 meter = ledger(store, f"r{number}", day_requests=10)
+                meter.total()
+                (tmp_path / f"ready{number}").touch()
+                while not go.exists():
+                    time.sleep(0.001)
                 for _ in range(5):
                     try:
                         admit(meter, run=f"r{number}")
@@ -146,6 +152,9 @@ def test_processes_that_ask_at_once_never_pass_a_ceiling_together(store: Store) 
             finally:
                 os._exit(99)
         children.append(child)
+    while len(list(tmp_path.glob("ready*"))) < 6:
+        time.sleep(0.001)
+    go.touch()
     codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
     assert sum(codes) == 10
     assert ledger(store).total().requests == 10
