@@ -14,7 +14,7 @@ from tests.smoke import local_server
 from tests.smoke.wire import Wire, tapped
 
 START_SECONDS = 60
-STOP_SECONDS = 10
+STOP_SECONDS = 3
 
 
 @pytest.fixture(scope="session")

@@ -24,25 +24,26 @@ TIGHT = {
     "extract": {
         "idle_hours": 0,
         "max_age_days": 36_500,
-        "repairs": 1,
-        "request_minutes": 0.5,
-        "max_output_tokens": 120,
+        "repairs": 0,
+        "request_minutes": 0.75,
+        "max_output_tokens": 64,
         "lease_minutes": 2,
     },
     "consolidate": {
         "unused_days": 36_500,
         "max_requests": 3,
         "batch_minutes": 1,
-        "request_minutes": 0.5,
-        "max_output_tokens": 120,
+        "request_minutes": 0.75,
+        "max_output_tokens": 64,
     },
 }
 """A few seconds for each stage: what a tiny model says longer is not better."""
 
 
-def settings(home: Path, **model: object) -> Settings:
-    roots = {f"{host}_roots": [str(SAMPLES / host)] for host in ("codex", "claude", "pi", "generic")}
-    return load(home=home, overrides={"memory": {"mode": "long"}, "rollouts": roots, **TIGHT, "model": model})
+def settings(home: Path, host: str, **model: object) -> Settings:
+    """One host's sample sessions at a time, so that each run has new ones."""
+    rollouts = {"hosts": [host], f"{host}_roots": [str(SAMPLES / host)]}
+    return load(home=home, overrides={"memory": {"mode": "long"}, "rollouts": rollouts, **TIGHT, "model": model})
 
 
 def run(chosen: Settings, *, limit: int, extract: bool = True, consolidate: bool = True) -> pipeline.RunReport:
@@ -71,15 +72,15 @@ def test_a_model_that_knows_nothing_publishes_nothing_unverified_and_every_call_
     wire: Wire, tmp_path: Path
 ) -> None:
     home = tmp_path / "home"
-    embedded = settings(home, provider="offline")
-    assert run(embedded, limit=1).outcome == "ok"
-    assert run(embedded, limit=1, consolidate=False).outcome == "ok"
+    embedded = settings(home, "codex", provider="offline")
+    assert run(embedded, limit=2).outcome == "ok"
+    assert run(settings(home, "claude", provider="offline"), limit=2, consolidate=False).outcome == "ok"
     with open_runtime(embedded) as runtime:
         before = runtime.workspace.summary_path.read_bytes()
         versions = len(runtime.store.versions.all())
     assert wire.calls == [], "the embedded engine uses no network"
 
-    served = settings(home, provider="openai", base_url=wire.url, name="smollm2", window=3000, retries=0)
+    served = settings(home, "pi", provider="openai", base_url=wire.url, name="smollm2", window=3000, retries=0)
     report: Any = pipeline.detail(run(served, limit=1))
 
     assert report["outcome"] in {"ok", "failed", "nothing"}
