@@ -18,7 +18,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -191,20 +191,25 @@ class _Pass:
                 self._path_of[name], self._name_at[path] = path, name
         self._pending: dict[RolloutId, RolloutRow] = {}
         self._left: set[str] = set()
+        self._broken: set[str] = set()
 
     def run(self) -> None:
-        """Reads what changed, then settles what went."""
-        fresh = [*self._found.fresh, *self._heirs()]
-        for number, item in enumerate(fresh, start=1):
+        """Reads what changed, then what has to take the place of another file, then settles what went."""
+        self._take(self._found.fresh)
+        self._take(self._heirs())
+        present = set(self._name_at.values())
+        self._settle_left(self._left - present)
+        self._settle_gone(mark for name, mark in self._gone.items() if name not in present)
+
+    def _take(self, items: Sequence[Found]) -> None:
+        for number, item in enumerate(items, start=1):
             row = self._read(item)
             if row is not None:
                 self._settle(row)
             if len(self._pending) >= BATCH:
-                self._flush(number, len(fresh))
-        self._flush(len(fresh), len(fresh))
-        present = set(self._name_at.values())
-        self._settle_left(self._left - present)
-        self._settle_gone(mark for name, mark in self._gone.items() if name not in present)
+                self._flush(number, len(items))
+        if items:
+            self._flush(len(items), len(items))
 
     # -- reading ------------------------------------------------------------------------------------
 
@@ -286,10 +291,10 @@ class _Pass:
         report.unreadable_count += 1
         if len(report.unreadable) < MAX_LISTED:
             report.unreadable.append((path, why))
-        digest = hashlib.sha256(os.fsencode(item.path)).hexdigest()[:16]
-        base = RolloutRow(RolloutId(host, f"{STAND_IN}{digest}"), path, 0, 0, 0)
+        base = _unnamed(RolloutRow(RolloutId(host, STAND_IN), path, 0, 0, 0))
         if item.known is not None and (before := self._store.rollouts.get(RolloutId.parse(item.known))) is not None:
             base = before
+            self._broken.add(item.known)
         return replace(
             base, path=path, size=item.size, mtime_ns=item.mtime_ns, inode=inode, reason=Reason.UNREADABLE, detail=why
         )
@@ -308,7 +313,7 @@ class _Pass:
             return
         if rival is not None:
             # Its own place and name are free to be taken again: nobody else can have either.
-            other = _duplicate(rival, row)
+            other = _unnamed(rival) if rival.reason is Reason.UNREADABLE else _duplicate(rival, row)
             self._put(other, str(other.id), _key(other.path))
         self._put(row, name, place)
 
@@ -334,22 +339,21 @@ class _Pass:
 
     # -- what went --------------------------------------------------------------------------------------
 
-    def _heirs(self) -> Iterator[Found]:
-        """Duplicates whose first file is gone are read again: one of them takes its place."""
-        if not self._gone:
-            return
-        changed = {item.path for item in self._found.fresh}
-        for name, path in list(self._path_of.items()):
+    def _heirs(self) -> list[Found]:
+        """Duplicates whose first file went, broke or became another session: one of them takes its place."""
+        heirs = []
+        for name, place in self._path_of.items():
             main, duplicate, _ = name.partition(DUPLICATE_MARK)
-            place = str(path_from(path))
-            if not duplicate or main not in self._gone or place in changed:
+            if not duplicate or (main in self._path_of and main not in self._broken):
                 continue
+            path = path_from(place)
             try:
-                stat = Path(place).stat(follow_symlinks=False)
+                stat = path.stat(follow_symlinks=False)
             except OSError:
                 continue
             host = RolloutId.parse(name).host
-            yield Found(place, stat.st_size, stat.st_mtime_ns, stat.st_ino, (host,), name)
+            heirs.append(Found(str(path), stat.st_size, stat.st_mtime_ns, stat.st_ino, (host,), name))
+        return heirs
 
     def _settle_left(self, names: Collection[str]) -> None:
         """Ids whose file now carries another one: stand-ins go, sessions are kept as missing."""
@@ -454,6 +458,12 @@ def _rank(row: RolloutRow) -> tuple[bool, datetime, bool, int, str]:
     """Of two files with one id the greater is read: readable, latest event, plain, larger, by path."""
     last = row.last_event or datetime.min.replace(tzinfo=UTC)
     return row.reason is not Reason.UNREADABLE, last, row.path.suffix == ".jsonl", row.size, str(row.path)
+
+
+def _unnamed(row: RolloutRow) -> RolloutRow:
+    """Under the id of a file that is no session."""
+    digest = hashlib.sha256(os.fsencode(str(row.path))).hexdigest()[:16]
+    return replace(row, id=RolloutId(row.id.host, f"{STAND_IN}{digest}"))
 
 
 def _duplicate(row: RolloutRow, of: RolloutRow) -> RolloutRow:

@@ -13,8 +13,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 import zstandard
+from hypothesis import strategies as st
 
 from memory.errors import UnreadableRollout
 from memory.model import Host, Reason, RolloutId, RolloutKind
@@ -392,6 +394,20 @@ def test_when_the_file_of_a_session_goes_its_duplicate_takes_over(machine: Machi
     assert machine.look().unchanged == 1
 
 
+def test_when_the_file_of_a_session_breaks_its_duplicate_takes_over(machine: Machine) -> None:
+    old = machine.pi_session("p1", at=IDLE - timedelta(hours=2), folder=machine.pi / "old")
+    new = machine.pi_session("p1", at=IDLE, folder=machine.pi / "new")
+    machine.look()
+    new.write_text("garbage\n")
+    machine.look()
+    assert machine.row("pi:p1").path == old
+    assert {row.path: row.reason for row in machine.store.rollouts.all()} == {
+        old: Reason.ELIGIBLE,
+        new: Reason.UNREADABLE,
+    }
+    assert machine.look().unchanged == 2
+
+
 def test_a_duplicate_that_goes_on_becomes_the_session(machine: Machine) -> None:
     old = machine.pi_session("p1", at=IDLE - timedelta(hours=2), folder=machine.pi / "old")
     new = machine.pi_session("p1", at=IDLE - timedelta(hours=1), folder=machine.pi / "new")
@@ -464,6 +480,72 @@ def test_a_file_that_now_holds_another_session_leaves_the_first_as_missing(machi
     shutil.rmtree(machine.pi / "x")
     machine.look()
     assert machine.reasons() == {"pi:p1": Reason.MISSING, "pi:p2": Reason.ELIGIBLE}
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["write", "write", "grow", "delete", "move", "copy", "break", "pack", "look", "look", "look"]),
+        st.integers(0, 3),
+        st.integers(0, 3),
+    ),
+    min_size=2,
+    max_size=12,
+)
+
+
+def change(machine: Machine, what: str, one: int, two: int, tick: int) -> None:
+    """One thing that happens to a folder between two walks. Sessions 0 and 1 may lie in four files each."""
+    path = machine.pi / f"f{one}" / f"2026-11-30T05-00-00-000Z_s{one % 2}.jsonl"
+    other = machine.pi / f"f{two}" / f"2026-11-30T05-00-00-000Z_s{two % 2}.jsonl"
+    other.parent.mkdir(parents=True, exist_ok=True)
+    at = IDLE + timedelta(seconds=tick)
+    if what == "write":
+        machine.pi_session(f"s{one % 2}", *["x"] * (1 + tick % 3), at=at, folder=path.parent)
+    elif not path.exists():
+        return
+    elif what == "grow":
+        append(path, {"type": "custom", "id": f"{tick:08x}", "parentId": None, "timestamp": at.isoformat()})
+    elif what == "delete":
+        path.unlink()
+    elif what == "move":
+        path.rename(other)
+    elif what == "copy" and path != other:
+        shutil.copy2(path, other)
+    elif what == "break":
+        path.write_text(f"garbage {tick}\n")
+    elif what == "pack":
+        pack(path)
+        path.unlink()
+
+
+@hypothesis.settings(
+    max_examples=20, deadline=None, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture]
+)
+@hypothesis.given(STEPS)
+def test_whatever_happens_each_file_has_one_row_and_each_session_one_file(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int, int]]
+) -> None:
+    machine = Machine(tmp_path_factory.mktemp("m"))
+    for tick, (what, one, two) in enumerate([*steps, ("look", 0, 0)]):
+        if what != "look":
+            change(machine, what, one, two, tick)
+            continue
+        machine.look()
+        files = {path for path in machine.pi.rglob("*.jsonl*")} if machine.pi.exists() else set()
+        read = {path for path in files if path.suffix == ".jsonl" or path.with_suffix("") not in files}
+        rows = machine.store.rollouts.all()
+        present = [row for row in rows if row.reason is not Reason.MISSING]
+        assert sorted(row.path for row in present) == sorted(read)
+        sessions = [row.id.session for row in present if row.reason not in {Reason.DUPLICATE, Reason.UNREADABLE}]
+        assert len(sessions) == len(set(sessions))
+        for row in present:
+            if row.reason is Reason.DUPLICATE:
+                assert row.id.session.partition("~")[0] in sessions
+        assert all("~" not in row.id.session for row in rows if row.reason is Reason.MISSING)
+        again = machine.look()
+        assert (again.read, again.missing) == (0, 0)
+        assert machine.store.rollouts.all() == rows
+    machine.store.close()
 
 
 # -- what is not a session ---------------------------------------------------------------------------------
