@@ -9,6 +9,7 @@ from functools import partial
 
 from extract.one import extract_one
 from extract.outcomes import Cancelled, Deferred, ExtractOutcome, ExtractReport, Stopped, sentence
+from extract.reading import Kin
 from memory import models
 from memory.model import RolloutId
 from memory.progress import Step
@@ -98,7 +99,7 @@ class _Batch:
 
 async def _extract_all(runtime: Runtime, rows: Sequence[RolloutRow], window: int, each: Each) -> list[ExtractOutcome]:
     """At most `extract.concurrency` at once; a stop ends all of them within seconds [Z083]."""
-    batch, slots = _Batch(), asyncio.Semaphore(runtime.settings.extract.concurrency)
+    batch, kin, slots = _Batch(), Kin(runtime.store), asyncio.Semaphore(runtime.settings.extract.concurrency)
     runtime.progress(Step("extract", f"{len(rows)} sessions", 0, len(rows)))
 
     async def one(row: RolloutRow) -> ExtractOutcome:
@@ -106,7 +107,7 @@ async def _extract_all(runtime: Runtime, rows: Sequence[RolloutRow], window: int
             async with slots:
                 outcome = Cancelled(row.id) if runtime.cancel.is_set() else batch.instead(row)
                 if outcome is None:
-                    outcome = await each(row.id, partial(extract_one, runtime, row, window))
+                    outcome = await each(row.id, partial(extract_one, runtime, row, window, kin))
         except asyncio.CancelledError:
             outcome = Cancelled(row.id)
         batch.saw(outcome)

@@ -11,6 +11,7 @@ from extract import reading, storing
 from extract.asking import Task, ask
 from extract.lease import kept_alive
 from extract.outcomes import Cancelled, Deferred, Exhausted, ExtractOutcome, Failed, Skipped, Stopped
+from extract.reading import Kin, Reading
 from memory import errors, failpoints
 from memory.errors import (
     BudgetExceeded,
@@ -35,10 +36,11 @@ class InternalError(SlowwaveError):
     code = "internal"
 
 
-async def extract_one(runtime: Runtime, row: RolloutRow, window: int) -> ExtractOutcome:
+async def extract_one(runtime: Runtime, row: RolloutRow, window: int, kin: Kin) -> ExtractOutcome:
     """Claims, reads, asks, checks and stores. Raises StateError when the state itself cannot be used.
 
-    `window` is the model's context window in tokens. Every other trouble is an outcome [M74].
+    `window` is the model's context window in tokens, `kin` what the batch knows of relatives. Every other trouble is
+    an outcome [M74].
     """
     settings = runtime.settings.extract
     lease = runtime.store.jobs.claim(
@@ -54,7 +56,7 @@ async def extract_one(runtime: Runtime, row: RolloutRow, window: int) -> Extract
     failpoints.hit("extract.claimed")
     try:
         async with kept_alive(runtime, lease, settings.lease_minutes * 60):
-            return await _work(runtime, row, lease, window)
+            return await _work(runtime, row, lease, window, kin)
     except (asyncio.CancelledError, errors.Cancelled):
         _release(runtime, lease)
         return Cancelled(row.id)
@@ -66,8 +68,8 @@ async def extract_one(runtime: Runtime, row: RolloutRow, window: int) -> Extract
         return _ended(runtime, row, lease, InternalError(_place(error), hint="This is a mistake of slowwave's."))
 
 
-async def _work(runtime: Runtime, row: RolloutRow, lease: Lease, window: int) -> ExtractOutcome:
-    found = await asyncio.to_thread(reading.read, runtime, row)
+async def _work(runtime: Runtime, row: RolloutRow, lease: Lease, window: int, kin: Kin) -> ExtractOutcome:
+    found = await asyncio.to_thread(reading.read, runtime, row, kin)
     runtime.check_cancelled()
     task = Task(runtime, row, found, _header(row, found))
     answer = await ask(task, window)
@@ -76,7 +78,7 @@ async def _work(runtime: Runtime, row: RolloutRow, lease: Lease, window: int) ->
     return storing.keep(task, lease, answer) if answer.body else storing.keep_nothing(task, lease, answer)
 
 
-def _header(row: RolloutRow, found: reading.Reading) -> SummaryHeader:
+def _header(row: RolloutRow, found: Reading) -> SummaryHeader:
     """All of the header but what the answer tells."""
     transcript = found.transcript
     return SummaryHeader(

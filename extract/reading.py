@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
 
 from memory.documents import PrintedEvent, anchors, parse_rollout_summary
 from memory.errors import UnreadableRollout
-from memory.model import Boundary, Event, Tier, Transcript
+from memory.model import Boundary, Event, Host, RolloutId, Tier, Transcript
 from memory.redact import Redactor
 from memory.runtime import Runtime
-from memory.state import RolloutRow
+from memory.state import RolloutRow, Store
 from rollouts import lineage
 from rollouts.adapters import ADAPTERS, Adapter
 from rollouts.eligibility import COMPRESSED
@@ -36,23 +40,64 @@ class Reading:
     former: Former | None
 
 
-def read(runtime: Runtime, row: RolloutRow) -> Reading:
+class Kin:
+    """The rollouts known at the start of a batch, by what makes them relatives: asked for once, not per rollout."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._lock = threading.Lock()
+
+    def elders(self, row: RolloutRow) -> list[RolloutRow]:
+        """Those that may own events of a rollout, see `rollouts.lineage.elders`."""
+        with self._lock:
+            near = {other.id: other for other in self._near(row)}
+        extracted = [name for name in near if self._store.outputs.get(name) is not None]
+        return lineage.elders(row, near.values(), extracted=extracted)
+
+    def _near(self, row: RolloutRow) -> Iterator[RolloutRow]:
+        yield row
+        if row.started is not None:
+            yield from self._by_start[row.id.host, row.started]
+        if row.fingerprint:
+            yield from self._by_words[row.id.host, row.fingerprint]
+        seen, origin = {row.id}, row.forked_from
+        while origin is not None and origin not in seen and origin in self._by_id:
+            seen.add(origin)
+            yield self._by_id[origin]
+            origin = self._by_id[origin].forked_from
+
+    @cached_property
+    def _by_id(self) -> dict[RolloutId, RolloutRow]:
+        return {row.id: row for row in self._store.rollouts.all()}
+
+    @cached_property
+    def _by_start(self) -> Mapping[tuple[Host, datetime], list[RolloutRow]]:
+        found: defaultdict[tuple[Host, datetime], list[RolloutRow]] = defaultdict(list)
+        for row in self._by_id.values():
+            if row.started is not None:
+                found[row.id.host, row.started].append(row)
+        return found
+
+    @cached_property
+    def _by_words(self) -> Mapping[tuple[Host, str], list[RolloutRow]]:
+        found: defaultdict[tuple[Host, str], list[RolloutRow]] = defaultdict(list)
+        for row in self._by_id.values():
+            found[row.id.host, row.fingerprint].append(row)
+        return found
+
+
+def read(runtime: Runtime, row: RolloutRow, kin: Kin) -> Reading:
     """Streams the rollout up to where discovery saw its end, so that claim, evidence and boundary agree.
 
-    Raises UnreadableRollout, and WorkspaceError where the former record cannot be read.
+    What a fork or a resumed copy repeats of an elder counts once, where the elder has it; what was said before a
+    clear is gone. Raises UnreadableRollout, and WorkspaceError where the former record cannot be read.
     """
     adapter = ADAPTERS[row.id.host]
     transcript = adapter.read(row.path, limit=None if row.path.suffix in COMPRESSED else row.size)
-    transcript = _own(runtime, row, lineage.after(transcript, runtime.store.clear_watermark))
+    transcript = lineage.after(transcript, runtime.store.clear_watermark)
+    others = (_elder(elder) for elder in kin.elders(row))
+    transcript = lineage.owned(transcript, others=[other for other in others if other is not None])
     return Reading(transcript, _former(runtime, row, adapter, transcript))
-
-
-def _own(runtime: Runtime, row: RolloutRow, transcript: Transcript) -> Transcript:
-    """Without what a fork or a resumed copy repeats of an elder rollout: counted once, where the elder has it."""
-    store = runtime.store
-    extracted = [made.rollout for made in store.outputs.all()]
-    others = (_elder(elder) for elder in lineage.elders(row, store.rollouts.all(), extracted=extracted))
-    return lineage.owned(transcript, others=(other for other in others if other is not None))
 
 
 def _elder(row: RolloutRow) -> lineage.EventKeys | None:

@@ -19,7 +19,7 @@ from memory.model import RolloutId
 from memory.redact import Redactor
 from memory.runtime import Runtime
 from memory.settings import Settings, load
-from memory.state import Ledger, OutputRow, Store
+from memory.state import Ledger, OutputRow, Spend, Store
 from memory.testing import FrozenClock
 from memory.tokens import TokenCounter
 from memory.workspace import Workspace
@@ -93,6 +93,10 @@ class Bench:
         """A run that takes exactly one rollout: how it ended."""
         (outcome,) = (await self.run(model, **sections)).outcomes
         return outcome
+
+    def spend(self) -> Spend:
+        """What the last run cost, as the ledger has it."""
+        return Ledger(self.store, self.settings.budget, self.clock, f"run-{self.runs}").run_total()
 
     def output(self, rollout: RolloutId) -> OutputRow | None:
         return self.store.outputs.get(rollout)

@@ -40,27 +40,7 @@ from memory.testing import ScriptedModel
 from rollouts.discover import discover
 from rollouts.eligibility import Picks, boundary_of
 from tests.extract.conftest import Bench
-
-TALK = (
-    ("user", "Move our tests from Jest to Vitest. From now on always run `npm run lint` before a commit."),
-    ("call", "npm test"),
-    ("tool", "Tests: 41 passed, 2 failed"),
-    ("final", "All 43 tests pass with Vitest 2.1.4."),
-)
-BODY = """# Moving the tests from Jest to Vitest
-Outcome: success
-
-## Task
-- Move tests from Jest to Vitest; all 43 tests pass with Vitest 2.1.4. [e1] [e4]
-
-## User preferences
-- Always run `npm run lint` before a commit. [e1]
-
-## What failed
-- The first run had 2 failed tests. [e3]"""
-GOOD = {"rollout_summary": BODY, "rollout_slug": "vitest-migration"}
-EMPTY = {"rollout_summary": "", "rollout_slug": ""}
-
+from tests.extract.samples import BODY, EMPTY, GOOD, TALK
 
 # -- a valid answer ---------------------------------------------------------------
 
@@ -657,6 +637,24 @@ async def test_a_session_with_no_evidence_costs_no_call(bench: Bench) -> None:
         )
     assert await bench.one(ScriptedModel([])) == NothingKept(rollout, former=True, asked=False)
     assert bench.text(rollout) is not None
+
+
+async def test_what_a_copy_repeats_counts_once_and_only_its_own_part_is_asked_about(bench: Bench) -> None:
+    bench.write("a", *TALK)
+    source = (bench.folder / "a.jsonl").read_text().replace('"id": "a"', '"id": "b"')
+    (bench.folder / "b.jsonl").write_text(source)
+    bench.write("b", ("user", "And from now on use tabs."), ago_hours=23)
+    own = {**GOOD, "rollout_summary": "# Tabs\nOutcome: success\n\n## User preferences\n- From now on use tabs. [e5]"}
+
+    def answer(messages: Sequence[Message]) -> dict[str, str]:
+        return own if "generic:b" in messages[1].content else GOOD
+
+    model = ScriptedModel([answer], repeat_last=True)
+    report = await bench.run(model)
+    assert report.kept == 2
+    sent = next(request[1].content for request in model.requests if "generic:b" in request[1].content)
+    assert "[e5 human" in sent
+    assert "Jest" not in sent
 
 
 async def test_picks_narrow_the_choice_and_an_unknown_one_is_named(bench: Bench) -> None:
