@@ -4,7 +4,8 @@
 
 CORPUS holds one folder per host (`codex`, `claude`, `pi`, `generic`); default `$SLOWWAVE_CORPUS`, else
 `../shared/corpus` beside the checkout. Every round measures both sides, so a slow machine slows both; the figures are
-medians of processor time. The bound is 2.0. With `--memory` it reads one made-up rollout of 64 MB instead and prints peak memory.
+medians of processor time. The bound is 2.0. With `--memory MB` one made-up rollout of that size is read instead, and
+peak memory printed.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ def compare(files: list[tuple[Host, Path]], budget: int, rounds: int) -> bool:
         "read": lambda: [ADAPTERS[host].read(path) for host, path in files],
         "build, with redaction": lambda: [tools.evidence(transcript, budget) for transcript in transcripts],
         "  redaction of what is printed": lambda: [tools.redactor.redact(text) for text in texts],
-        "  check of the budget": lambda: [tools.tokens.at_most(text, budget) for text in texts],
+        "  check of the budget": lambda: [tools.tokens.bound(text) for text in texts if len(text.encode()) > budget],
         "read and build together": lambda: [tools.evidence(ADAPTERS[host].read(path), budget) for host, path in files],
     }
     times: dict[str, list[float]] = {name: [] for name in parts}
@@ -144,10 +145,13 @@ def write_rollout(path: Path, size: int) -> None:
         number = 0
         while written < size:
             number += 1
-            said = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": f"step {number}"}]}
-            call = {"type": "function_call", "name": "shell", "arguments": "{}", "call_id": f"c{number}"}
-            answer = {"type": "function_call_output", "call_id": f"c{number}", "output": output}
-            written += sum(file.write(line("response_item", part)) for part in (said, call, answer))
+            parts: list[dict[str, object]] = [
+                {"type": "message", "role": "user", "content": [{"type": "input_text", "text": f"step {number}"}]},
+                {"type": "function_call", "name": "shell", "arguments": "{}", "call_id": f"c{number}"},
+                {"type": "function_call_output", "call_id": f"c{number}", "output": output},
+            ]
+            for part in parts:
+                written += file.write(line("response_item", part))
 
 
 def main() -> int:

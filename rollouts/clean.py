@@ -34,7 +34,7 @@ _HIDDEN = re.compile(
 _UNUSUAL = re2.compile(f"{_HIDDEN.pattern[:-1]}\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]".encode())
 """What sends a text that is not ASCII the slow way: hidden characters, other line ends, other blanks."""
 _DATA_URL = re.compile(r"(data:[\w.+-]{1,40}/[\w.+-]{1,80}(?:;[\w=.-]{1,40}){0,4};base64,)([A-Za-z0-9+/_=\\-]{64,})")
-_ENCODED = re.compile(r"(?<![A-Za-z0-9+/_=-])(?:[A-Za-z0-9+/_-]{76,}={0,2}\n?){4,}|[A-Za-z0-9+/_=-]{512,}")
+_ENCODED = re.compile(r"[A-Za-z0-9+/_=-]{512,}|(?<![^\n])(?:[A-Za-z0-9+/_-]{60,}\n){4,}[A-Za-z0-9+/_=-]*")
 _LONG = 512
 
 

@@ -11,6 +11,7 @@ then, however the file has grown since.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -30,11 +31,17 @@ _LABEL_TOKENS = 30
 _GAP_TOKENS = 34
 _FILL = 0.9
 """How much of the budget is filled by estimates; the rest covers their error, so that few prints are trimmed."""
+_WELL_FILLED = 0.7
+_ROUNDS = 3
+"""Where events print much shorter than they are (encoded data, colours), another round takes more of them."""
 _MISSES = 24
 """Events of a tier that may be too large for what is left before the older ones are given up."""
 _SMALLEST = 48
 """Tokens below which nothing worth printing fits."""
 _SAMPLE = 100
+_SURE = 1.7
+"""How far an estimate of text with ordinary words may lie below the count."""
+_DENSE = re.compile(r"\S{100}")
 _TOOL_NAME = 80
 _MARGIN = 2_048
 """Characters beyond a cut that are searched for secrets which reach over it."""
@@ -85,16 +92,15 @@ def build(
     start = since if since is not None and since.offset <= transcript.boundary.offset else Boundary()
     found = [e for e in transcript.events if e.number > start.events and e.tier is not Tier.DERIVED and e.text]
     header = _header(start)
-    chosen = _Selection(found, limits, tokens, budget_tokens - tokens.upper_bound(header) // 2)
-    printed = _Printer(transcript, limits, tokens, redactor, tz or UTC).print(chosen)
-    text, kept, gaps = _fitted(header, chosen, printed, budget_tokens, tokens)
-    events = tuple(printed[index][0] for index in kept)
+    printer = _Printer(transcript, limits, tokens, redactor, tz or UTC)
+    made = _fill(header, found, limits, budget_tokens, tokens, printer)
+    events = made.events
     return Evidence(
-        text=text,
+        text=made.text,
         events=events,
         boundary=transcript.boundary,
         since=start,
-        gaps=gaps,
+        gaps=made.gaps,
         coverage=_coverage(transcript, start, found, events),
         budget_tokens=budget_tokens,
         no_user_text=not any(e.tier is Tier.HUMAN and e.text.strip() for e in transcript.events),
@@ -241,28 +247,33 @@ class _Printer:
             if _is_long(event.text, cap):
                 tail = next(redacted)[1]
                 absent += len(event.text) - len(text) - len(tail)
-            if size(text) + size(tail) > cap:
-                text, cut = shorten(text + tail, cap, missing=absent), True
+            room = self._room(event, text + tail, cap)
+            if size(text) + size(tail) > room:
+                yield self._shortened(event, text + tail, room, absent), True
             elif tail:
-                text, cut = join(text, tail, absent), True
+                yield join(text, tail, absent), True
             else:
-                cut = absent > 0
-            capped = self._capped(event, text, absent)
-            yield capped, cut or capped is not text
+                yield text, absent > 0
 
-    def _capped(self, event: Event, text: str, absent: int) -> str:
-        """One tool output in at most so many tokens [M67 O6]."""
-        limit, whole = self._limits.tool_output_tokens, size(text)
-        if event.kind is not EventKind.TOOL_RESULT or whole <= limit:
-            return text
-        rough: float | None = self._tokens.quick(text)
-        shorter, room = text, whole
-        if rough and rough > limit * 1.1:  # certainly too long: cut by the estimate before anything is counted
-            room, rough = int(whole * limit * 0.85 / rough), None
-            shorter = shorten(text, room, missing=absent)
-        while not self._tokens.at_most(shorter, limit, rough=rough):
-            rough = None
+    def _room(self, event: Event, text: str, cap: int) -> int:
+        """How many bytes to print: for one tool output those of so many tokens, by estimate [M67 O6]."""
+        limit = self._limits.tool_output_tokens
+        if event.kind is not EventKind.TOOL_RESULT or size(text) <= limit:
+            return cap
+        rough = self._tokens.quick(text)
+        if rough * _SURE <= limit and not _DENSE.search(text):
+            return cap
+        if rough <= limit * 1.1 and self._tokens.count(text) <= limit:
+            return cap
+        return min(cap, int(size(text) * limit * 0.85 / max(rough, limit * 0.85)))
+
+    def _shortened(self, event: Event, text: str, room: int, absent: int) -> str:
+        """Head and tail; the estimate of a tool output is put right by counting until it fits."""
+        shorter, limit = shorten(text, room, missing=absent), self._limits.tool_output_tokens
+        while event.kind is EventKind.TOOL_RESULT and size(shorter) > limit:
             counted = self._tokens.count(shorter)
+            if counted <= limit:
+                break
             room = min(room * 9 // 10, int(size(shorter) * limit * 0.97 / counted))
             shorter = shorten(text, room, missing=absent)
         return shorter
@@ -294,21 +305,49 @@ def _is_long(text: str, cap: int) -> bool:
 # -- laying out ---------------------------------------------------------------------------------------
 
 
-def _fitted(
-    header: str, chosen: _Selection, printed: dict[int, _Print], budget: int, tokens: TokenCounter
-) -> tuple[str, list[int], int]:
-    """The text, the indexes it holds and its gaps. What the estimates let in too much goes, weakest first."""
+@dataclass(frozen=True, slots=True)
+class _Made:
+    text: str = ""
+    events: tuple[PrintedEvent, ...] = ()
+    gaps: int = 0
+
+
+def _fill(
+    header: str,
+    found: Sequence[Event],
+    limits: ExtractSettings,
+    budget: int,
+    tokens: TokenCounter,
+    printer: _Printer,
+) -> _Made:
+    """Chooses, prints and fits; again with more room where the prints came out much shorter than the events."""
+    room = budget - tokens.upper_bound(header) // 2
+    made = _Made()
+    for _ in range(_ROUNDS):
+        chosen = _Selection(found, limits, tokens, room)
+        made = _fitted(header, chosen, printer.print(chosen), budget, tokens)
+        if len(made.events) == len(found):
+            break
+        used = tokens.bound(made.text)
+        if used > _WELL_FILLED * budget:
+            break
+        room = int(room * min(_FILL * budget / max(used, 1), 3.0))
+    return made
+
+
+def _fitted(header: str, chosen: _Selection, printed: dict[int, _Print], budget: int, tokens: TokenCounter) -> _Made:
+    """What the estimates let in too much goes, weakest first."""
     order = list(chosen.order)
     while True:
         kept = sorted(order)
         text, gaps = _layout(header, chosen.events, kept, printed)
-        excess = tokens.upper_bound(text) - budget
-        if excess > 0:
-            excess = tokens.bound(text) - budget
+        excess = 0
+        if tokens.upper_bound(text) > budget and tokens.bound(text) > budget:
+            excess = tokens.count(text) - budget
         if excess <= 0:
-            return text, kept, gaps
+            return _Made(text, tuple(printed[index][0] for index in kept), gaps)
         if not order:
-            return "", [], 0
+            return _Made()
         while order and excess > 0:
             excess -= int(tokens.quick(printed[order.pop()][1]))
 
