@@ -131,6 +131,8 @@ def choose(
     if picks.rollouts:
         rows = [row for name in sorted(picks.rollouts) if (row := store.rollouts.get(name)) is not None]
         more = 0
+    elif picks.hosts:  # the bound counts rows of these hosts only
+        rows, more = [row for row in store.rollouts.all() if row.id.host in picks.hosts], 0
     else:
         settled = _SETTLED if settings.rollouts.exec_sessions else _SETTLED | {Reason.EXEC_OFF}
         rows, more = store.rollouts.candidates(

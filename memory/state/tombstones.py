@@ -10,7 +10,7 @@ from memory.state.schema import jobs, tombstones
 
 
 class Tombstones(Aggregate):
-    """Kinds: `rollout` (key: the rollout id as text) and `note` (key: the note's name)."""
+    """Kinds: `rollout` (key: the rollout id as text), `note` (the note's name), `own` (id of a session we started)."""
 
     def add(self, kind: str, key: str, tx: Tx | None = None) -> None:
         """Idempotent; the first time stays. Delete outputs after it, in the same transaction."""

@@ -801,6 +801,17 @@ def test_picks_by_hand_reach_settled_rows_and_store_no_verdict(machine: Machine)
     assert machine.row("pi:old").reason is Reason.TOO_OLD
 
 
+def test_a_picked_host_is_found_behind_thousands_of_others(machine: Machine) -> None:
+    machine.pi_session("p0", at=IDLE - timedelta(days=3))
+    for number in range(5):
+        machine.codex_session(number)
+    machine.look()
+    small = machine.settings.extract.model_copy(update={"scan_limit": 3})
+    settings = machine.settings.model_copy(update={"extract": small})
+    found = choose(settings, machine.clock, machine.store, picks=Picks(hosts=frozenset({Host.PI})))
+    assert [row.id.session for row in found.chosen] == ["p0"]
+
+
 def test_a_longer_age_in_the_settings_brings_old_sessions_back(machine: Machine) -> None:
     machine.pi_session("old", at=NOW - timedelta(days=40))
     machine.look()
