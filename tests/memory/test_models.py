@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 
 from memory import models
 from memory.errors import SettingsError
@@ -16,15 +17,15 @@ from memory.settings import ModelSettings, Settings
 @pytest.mark.parametrize(
     ("values", "provider", "name", "said"),
     [
-        ({}, "offline", "offline", "no model is set"),
-        ({"api_key": "k"}, "offline", "offline", "model.name"),
-        ({"base_url": "http://127.0.0.1:1/v1"}, "offline", "offline", "model.name"),
-        ({"name": "m"}, "offline", "offline", "model.api_key"),
+        ({}, "offline", models.OFFLINE_NAME, "no model is set"),
+        ({"api_key": "k"}, "offline", models.OFFLINE_NAME, "model.name"),
+        ({"base_url": "http://127.0.0.1:1/v1"}, "offline", models.OFFLINE_NAME, "model.name"),
+        ({"name": "m"}, "offline", models.OFFLINE_NAME, "model.api_key"),
         ({"name": "m", "api_key": "k"}, "openai", "m", ""),
         ({"name": "m", "base_url": "http://127.0.0.1:1/v1"}, "openai", "m", ""),
         ({"extract_name": "e", "base_url": "http://127.0.0.1:1/v1"}, "openai", "e", ""),
         ({"name": "m", "extract_name": "e", "api_key": "k"}, "openai", "e", ""),
-        ({"provider": "offline", "name": "m", "api_key": "k"}, "offline", "offline", "model.provider"),
+        ({"provider": "offline", "name": "m", "api_key": "k"}, "offline", models.OFFLINE_NAME, "model.provider"),
         ({"provider": "openai", "name": "m"}, "openai", "m", ""),
     ],
 )
@@ -45,4 +46,4 @@ def test_each_stage_has_its_own_model_and_a_half_set_one_is_said() -> None:
 
 def test_an_explicit_provider_without_a_model_name_is_an_error_that_names_the_setting() -> None:
     with pytest.raises(SettingsError, match=r"model\.name"):
-        models.choose(ModelSettings(provider="openai", api_key="k"), "consolidate")
+        models.choose(ModelSettings(provider="openai", api_key=SecretStr("k")), "consolidate")
