@@ -125,7 +125,7 @@ def write(path: Path, lines: Iterator[dict[str, object]], size: int = SIZE) -> i
 
 
 def run() -> list[Row]:
-    """The floor is a session of nine lines: interpreter, imports, vocabulary and rules. What no session needs is told."""
+    """The floor is a session of nine lines: interpreter, imports, vocabulary, rules. What no session needs is told."""
     rows = []
     with tempfile.TemporaryDirectory(prefix="slowwave-bench-") as folder:
         base = Path(folder)

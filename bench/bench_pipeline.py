@@ -31,7 +31,7 @@ from extract.outcomes import Kept, NothingKept
 from flows import pipeline
 from memory.model import Host
 from memory.offline import OfflineModel
-from memory.runtime import Runtime, open_runtime
+from memory.runtime import Runtime, new_run_id, open_runtime
 from memory.settings import Settings, load
 from memory.state import Ledger
 from rollouts.adapters import ADAPTERS
@@ -178,25 +178,29 @@ def on_corpus(base: Path, sessions: Path) -> Iterator[Row]:
         yield Row(
             f"corpus: share of {label}", 100 * took / whole.wall, None, "%", f"{took:.2f} s", f"{whole.wall:.2f} s"
         )
-    yield from nothing_new(base / "c0", sessions)
 
 
-def nothing_new(home: Path, sessions: Path) -> Iterator[Row]:
-    """The second run: no model call, hardly more than the walk that finds nothing new."""
-    chosen = settings(home, sessions)
-    with open_runtime(chosen) as runtime:
+def nothing_new(base: Path) -> Iterator[Row]:
+    """A run over 10,000 known sessions: no model call, hardly more than the walk that finds nothing new."""
+    sessions, calls = base / "known", [0]
+    write_sessions(sessions, 10_000, 1)
+    with open_runtime(settings(base / "known-home", sessions)) as runtime:
+        asyncio.run(pipeline.run(runtime, pipeline.Options(picks=Picks(limit=40))))
+    with open_runtime(settings(base / "known-home", sessions, max_age_days=1)) as runtime:
 
         def whole() -> None:
+            runtime.run_id = new_run_id(runtime.clock)
+            runtime.meter = Ledger(runtime.store, runtime.settings.budget, runtime.clock, runtime.run_id)
             report = asyncio.run(pipeline.run(runtime, pipeline.Options()))
+            assert report.outcome == "nothing", report
             assert report.spend is not None
             calls.append(report.spend.requests)
 
         def walk() -> None:
             discover(runtime.settings, runtime.clock, runtime.store)
 
-        calls: list[int] = []
-        found = timing.paired(whole, walk, rounds=2 * timing.ROUNDS)
-    yield found.row("run with nothing new / second discovery", 1.5)
+        found = timing.paired(whole, walk, rounds=3 * timing.ROUNDS)
+    yield found.row("run with nothing new / second discovery (10,000 files)", 1.5)
     yield Row("model calls of a run with nothing new", max(calls), 0.0, "")
 
 
@@ -261,6 +265,7 @@ def run() -> list[Row]:
             print("no corpus: set SLOWWAVE_CORPUS", file=sys.stderr)
         else:
             rows += on_corpus(base, dressed(sessions, base / "corpus"))
+        rows += nothing_new(base)
         rows += grown(base, "number of sessions", lambda place, step: write_sessions(place, 60 * step, 6))
         rows += grown(base, "length of a session", lambda place, step: write_sessions(place, 3, 400 * step))
     return rows
