@@ -16,7 +16,7 @@ from memory.settings import ModelSettings, Settings
 Role = Literal["extract", "consolidate"]
 
 ROLES: tuple[Role, ...] = ("extract", "consolidate")
-OFFLINE_NAME = "offline"
+OFFLINE_NAME = "offline-extractive-1"
 FREE = frozenset({OFFLINE_NAME})
 """Names of models that cost nothing: the ledger books them without price."""
 

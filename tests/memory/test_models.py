@@ -47,3 +47,9 @@ def test_each_stage_has_its_own_model_and_a_half_set_one_is_said() -> None:
 def test_an_explicit_provider_without_a_model_name_is_an_error_that_names_the_setting() -> None:
     with pytest.raises(SettingsError, match=r"model\.name"):
         models.choose(ModelSettings(provider="openai", api_key=SecretStr("k")), "consolidate")
+
+
+def test_the_offline_engine_has_the_name_the_ledger_books_as_free(tmp_path: Path) -> None:
+    model = models.build(Settings(home=tmp_path), "extract")
+    assert model.provider == "offline"
+    assert model.name in models.FREE
