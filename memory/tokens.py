@@ -30,7 +30,8 @@ MAX_CHUNK = 100_000
 MAX_FACTOR = 3.0
 """No model in use needs three times the tokens of our vocabulary; a larger ratio is a wrong report."""
 
-_SHORT = 12_000
+_PER_SLICE = 500
+"""Characters for which a slice may stand: a text with fewer is counted."""
 _SLICE = 128
 _MARGIN = 1.02
 _WORST_SLICE = 2.5
@@ -78,14 +79,18 @@ class TokenCounter:
         that hides its dense parts between the slices. `rough` is `quick(text)` where it is known.
         """
         encoding = _encoding(self._vocabulary)
-        if encoding is None or len(text) < _SHORT:
+        if encoding is None or len(text) < _PER_SLICE * slices:
             return self.count(text)
         careful = self._careful(encoding, text, _linear(text) if rough is None else rough, slices)
         return self.count(text) if careful is None else min(careful, self.upper_bound(text))
 
-    def at_most(self, text: str, limit: int) -> bool:
+    def at_most(self, text: str, limit: int, *, rough: float | None = None, slices: int = 24) -> bool:
         """Whether `count(text) <= limit`: proven by its bytes, else by `bound`, else by counting."""
-        return self.upper_bound(text) <= limit or self.bound(text) <= limit or self.count(text) <= limit
+        return (
+            self.upper_bound(text) <= limit
+            or self.bound(text, rough=rough, slices=slices) <= limit
+            or self.count(text) <= limit
+        )
 
     def calibrate(self, estimated: int, reported: int, model: str = "") -> float:
         """Learns from one call: what we counted and what the provider reported. Returns the model's new factor.
@@ -111,7 +116,7 @@ class TokenCounter:
         return int(limit / self.factor(model))
 
     def _careful(self, encoding: Encoding, text: str, rough: float, slices: int) -> int | None:
-        number = min(slices, len(text) // 640)
+        number = slices
         step = (len(text) - _SLICE) // number
         ratios = []
         for index in range(number):

@@ -39,6 +39,7 @@ _MISSES = 24
 _SMALLEST = 48
 """Tokens below which nothing worth printing fits."""
 _SAMPLE = 100
+_SLICES = 6
 _SURE = 1.7
 """How far an estimate of text with ordinary words may lie below the count."""
 _DENSE = re.compile(r"\S{100}")
@@ -263,18 +264,15 @@ class _Printer:
         rough = self._tokens.quick(text)
         if rough * _SURE <= limit and not _DENSE.search(text):
             return cap
-        if rough <= limit * 1.1 and self._tokens.count(text) <= limit:
+        if rough <= limit * 1.1 and self._tokens.at_most(text, limit, rough=rough, slices=_SLICES):
             return cap
         return min(cap, int(size(text) * limit * 0.85 / max(rough, limit * 0.85)))
 
     def _shortened(self, event: Event, text: str, room: int, absent: int) -> str:
         """Head and tail; the estimate of a tool output is put right by counting until it fits."""
         shorter, limit = shorten(text, room, missing=absent), self._limits.tool_output_tokens
-        while event.kind is EventKind.TOOL_RESULT and size(shorter) > limit:
-            counted = self._tokens.count(shorter)
-            if counted <= limit:
-                break
-            room = min(room * 9 // 10, int(size(shorter) * limit * 0.97 / counted))
+        while event.kind is EventKind.TOOL_RESULT and not self._tokens.at_most(shorter, limit, slices=_SLICES):
+            room = min(room * 9 // 10, int(size(shorter) * limit * 0.97 / self._tokens.count(shorter)))
             shorter = shorten(text, room, missing=absent)
         return shorter
 
