@@ -6,60 +6,116 @@ Entry points are module paths: a file path would put `flows/` first on the modul
 
 from __future__ import annotations
 
-from datetime import timedelta
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 from prefect import serve
 from prefect.client.schemas.objects import ConcurrencyLimitConfig, ConcurrencyLimitStrategy
 from prefect.deployments.runner import RunnerDeployment
 from prefect.schedules import Cron, Interval, Schedule
+from prefect.settings import get_current_settings
 from prefect.types.entrypoint import EntrypointType
 
 from flows.slow_wave import slow_wave
+from memory.errors import SettingsError, SlowwaveError, UsageError
 from memory.settings import ScheduleSettings, load
 
 SCHEDULED = "scheduled"
 ON_DEMAND = "on-demand"
+ANCHOR = datetime(2026, 1, 1, tzinfo=UTC)
+"""Intervals count from here: from the start of the service, one that restarts often would never come to a run."""
+YEAR = 525_600
+"""Minutes."""
+RUNNER_SLOTS = 8
+"""Runs the runner takes up at once. One per deployment gets to work; the others are there to be refused at once
+instead of waiting for a place and running later."""
+OURS = (
+    "cli", "consolidate", "dashboard", "extract", "flows", "hosts", "memory", "prompts", "recall", "rollouts",
+)  # fmt: skip
 
 
-def schedule_of(settings: ScheduleSettings) -> Schedule | None:
-    """The cron line where there is one, else the interval; None where the schedule is switched off."""
-    if not settings.enabled:
-        return None
+def schedule_of(settings: ScheduleSettings) -> Schedule:
+    """The cron line where there is one, else the interval. Raises SettingsError for what is neither."""
     if settings.cron:
-        return Cron(settings.cron)
-    return Interval(timedelta(minutes=settings.every_minutes))
+        try:
+            return Cron(settings.cron)
+        except ValueError:
+            raise SettingsError(
+                f"Setting schedule.cron is not valid: {settings.cron!r}.", hint="Five fields, as in 0 */2 * * *."
+            ) from None
+    if not 1 <= settings.every_minutes <= YEAR:
+        raise SettingsError(
+            f"Setting schedule.every_minutes is {settings.every_minutes:g}, which is no schedule.",
+            hint=f"From 1 to {YEAR:,} minutes.",
+        )
+    return Interval(timedelta(minutes=settings.every_minutes), anchor_date=ANCHOR)
 
 
 def deployments(settings: ScheduleSettings) -> list[RunnerDeployment]:
-    """Both deployments. A run that comes while one is running is cancelled as superfluous, never queued up."""
-    one_at_a_time = ConcurrencyLimitConfig(limit=1, collision_strategy=ConcurrencyLimitStrategy.CANCEL_NEW)
-    schedule = schedule_of(settings)
-    found = [
-        slow_wave.to_deployment(
-            ON_DEMAND,
-            parameters={"trigger": "manual"},
-            concurrency_limit=one_at_a_time,
-            description="The pipeline, run by hand.",
-            entrypoint_type=EntrypointType.MODULE_PATH,
-        )
+    """Both deployments; `scheduled` is paused where the schedule is switched off.
+
+    A run that comes while one of its deployment is running is cancelled as superfluous, never queued up: the next
+    one finds the same sessions.
+    """
+    return [
+        _deployment(ON_DEMAND, "manual", "The pipeline, run by hand."),
+        _deployment(
+            SCHEDULED,
+            "schedule",
+            "The pipeline, woken by the schedule; it does nothing unless a session is idle.",
+            schedule=schedule_of(settings),
+            paused=not settings.enabled,
+        ),
     ]
-    if schedule is not None:
-        found.append(
-            slow_wave.to_deployment(
-                SCHEDULED,
-                schedule=schedule,
-                parameters={"trigger": "schedule"},
-                concurrency_limit=one_at_a_time,
-                description="The pipeline, woken by the schedule; it does nothing unless a session is idle.",
-                entrypoint_type=EntrypointType.MODULE_PATH,
-            )
+
+
+def _deployment(
+    name: str, trigger: str, description: str, *, schedule: Schedule | None = None, paused: bool | None = None
+) -> RunnerDeployment:
+    return RunnerDeployment.from_flow(
+        slow_wave,
+        name,
+        schedule=schedule,
+        paused=paused,
+        parameters={"trigger": trigger},
+        concurrency_limit=ConcurrencyLimitConfig(limit=1, collision_strategy=ConcurrencyLimitStrategy.CANCEL_NEW),
+        description=description,
+        entrypoint_type=EntrypointType.MODULE_PATH,
+    )
+
+
+def shadows(folder: Path) -> list[str]:
+    """Packages in `folder` that a run's process would take for ours: it starts there, with the folder first."""
+    ours = Path(__file__).resolve().parents[1]
+    if sys.flags.safe_path or folder.resolve() == ours:
+        return []
+    return [name for name in OURS if (folder / name / "__init__.py").is_file()]
+
+
+def check_place(folder: Path) -> None:
+    """Raises UsageError where runs could not work: in a folder with packages named like ours, or without a server."""
+    taken = shadows(folder)
+    if taken:
+        raise UsageError(
+            f"{folder} has packages of its own named {', '.join(taken)}: runs would import those.",
+            hint="Start elsewhere, or with PYTHONSAFEPATH=1.",
         )
-    return found
+    if get_current_settings().api.url is None:
+        raise UsageError(
+            "No Prefect server is named, and a temporary one would show nothing and keep nothing.",
+            hint="Start one (python -m prefect server start) and set PREFECT_API_URL to its address.",
+        )
 
 
 def main() -> None:
-    """Serves both until SIGTERM or SIGINT."""
-    serve(*deployments(load().schedule), limit=1)
+    """Serves both until SIGTERM or SIGINT. One clear sentence and a code for what we know how to name."""
+    try:
+        check_place(Path.cwd())
+        serve(*deployments(load().schedule), limit=RUNNER_SLOTS)
+    except SlowwaveError as error:
+        sys.stderr.write(f"slowwave: {error}\n")
+        sys.exit(error.exit_code)
 
 
 if __name__ == "__main__":

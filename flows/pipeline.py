@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import consolidate.run
@@ -15,9 +17,9 @@ from consolidate import publish
 from consolidate.outcomes import ConsolidateOutcome, Deferred, Failed, Published, Stopped
 from memory import models
 from memory.clock import iso
+from memory.errors import SlowwaveError
 from memory.progress import Step
 from memory.runtime import Runtime
-from memory.settings import Settings
 from memory.state import Ledger, RolloutRow, Spend
 from rollouts.discover import DiscoverReport, choose, discover
 from rollouts.eligibility import NO_PICKS, Picks
@@ -51,20 +53,50 @@ NOTHING = Options()
 
 async def run(runtime: Runtime, options: Options = NOTHING) -> RunReport:
     """The whole pipeline once. What goes wrong inside a stage is in the report; only an unusable state raises."""
-    runtime.store.runs.start(runtime.run_id, runtime.trigger)
-    # 1. What an interrupted run left open is finished or undone before anything else.
-    recovered = recover(runtime)
-    discovered = extracted = consolidated = None
-    if options.extract:
-        # 2. Which sessions are there?
-        discovered = await asyncio.to_thread(look_around, runtime)
-        # 3. Stage 1: one summary for each idle session.
-        extracted = await extract.run(runtime, picks=options.picks)
-    # 4. Stage 2: one summary of all; a stopped run stops here.
-    if options.consolidate and not runtime.cancel.is_set():
-        consolidated = await consolidate.run.run(runtime)
-    # 5. The run's row says how it went.
-    return finish(runtime, recovered, discovered, extracted, consolidated)
+    with recorded(runtime):
+        # 1. What an interrupted run left open is finished or undone before anything else.
+        recovered = recover(runtime)
+        discovered = extracted = consolidated = None
+        if options.extract:
+            # 2. Which sessions are there?
+            discovered = await asyncio.to_thread(look_around, runtime)
+            # 3. Stage 1: one summary for each idle session.
+            extracted = await extract.run(runtime, picks=options.picks)
+        # 4. Stage 2: one summary of all; a stopped run stops here.
+        if options.consolidate and not runtime.cancel.is_set():
+            consolidated = await consolidate.run.run(runtime)
+        # 5. The run's row says how it went.
+        return finish(runtime, recovered, discovered, extracted, consolidated)
+
+
+@contextmanager
+def recorded(runtime: Runtime) -> Iterator[None]:
+    """The run's row: begun here, ended by `finish`, or here when the block is cancelled or raises."""
+    stages = {"extract": runtime.extract_model.name, "consolidate": runtime.consolidate_model.name}
+    runtime.store.runs.start(runtime.run_id, runtime.trigger, models=stages)
+    try:
+        yield
+    except asyncio.CancelledError:
+        _end(runtime, "cancelled", {})
+        raise
+    except Exception as error:
+        _end(runtime, "failed", {"error": described(error)})
+        raise
+
+
+def _end(runtime: Runtime, outcome: str, more: dict[str, Any]) -> None:
+    """Writes the row's end; an unusable state is what ended the run, or will be met by the next one."""
+    with suppress(SlowwaveError):
+        runtime.store.runs.finish(runtime.run_id, outcome, {"run": runtime.run_id, "outcome": outcome, **more})
+
+
+def described(error: Exception) -> str:
+    """`code: message` of an error of ours, class and place of any other: whose text may carry content."""
+    if isinstance(error, SlowwaveError):
+        return f"{error.code}: {error}"
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+    return f"internal: {type(error).__name__}{where}. This is a mistake of slowwave's."
 
 
 def recover(runtime: Runtime) -> tuple[str, ...]:
@@ -123,31 +155,42 @@ async def run_until_stopped(runtime: Runtime, options: Options) -> RunReport:
 
 @contextmanager
 def stop_signals(runtime: Runtime) -> Iterator[None]:
-    """Turns the two signals into the run's stop flag while the block runs; only in the main thread."""
+    """Turns the two signals into the run's stop flag while the block runs; only in the main thread.
+
+    The first signal of a kind sets the flag and gives that signal back to who had it before, so a second one does
+    what it would have done without us.
+    """
     loop = asyncio.get_running_loop()
-    caught: list[signal.Signals] = []
+    former: dict[signal.Signals, Any] = {}
+
+    def give_back(number: signal.Signals) -> None:
+        handler = former.pop(number, None)
+        if handler is not None:
+            loop.remove_signal_handler(number)
+            signal.signal(number, handler)
 
     def stop(number: signal.Signals) -> None:
-        if runtime.cancel.is_set():
-            loop.remove_signal_handler(number)
         runtime.cancel.set()
+        give_back(number)
 
     for number in (signal.SIGINT, signal.SIGTERM):
+        handler = signal.getsignal(number)
+        # Windows has no such handlers, other threads may set none: then the caller's own way of stopping stays.
         with suppress(NotImplementedError, RuntimeError, ValueError):
             loop.add_signal_handler(number, stop, number)
-            caught.append(number)
+            former[number] = handler if handler is not None else signal.SIG_DFL
     try:
         yield
     finally:
-        for number in caught:
-            loop.remove_signal_handler(number)
+        for number in list(former):
+            give_back(number)
 
 
 def word_for(
     extracted: extract.ExtractReport | None, consolidated: ConsolidateOutcome | None, *, cancelled: bool
 ) -> str:
     """One word for a run; a failure anywhere outweighs what went well."""
-    if cancelled or isinstance(consolidated, Stopped):
+    if cancelled or isinstance(consolidated, Stopped) or (extracted is not None and extracted.cancelled):
         return "cancelled"
     if (extracted is not None and extracted.failed) or isinstance(consolidated, Failed):
         return "failed"
@@ -241,7 +284,6 @@ class Plan:
     input_tokens: int
     output_tokens: int
     money: float | None
-    notes: tuple[str, ...] = field(default=())
 
     def as_json(self) -> dict[str, Any]:
         """For `--json`."""
@@ -264,41 +306,61 @@ class Plan:
 
 
 async def plan(runtime: Runtime, options: Options) -> Plan:
-    """Lists what would be read [X41] and bounds the cost: every repair used, every request of stage 2 used."""
+    """Lists what would be read [X41] and bounds the cost: every repair and every request of stage 2 used, with full
+    windows, or the run's ceilings where they are lower. Calls no model; asks the provider for its window at most."""
     settings = runtime.settings
     look_around(runtime)
     selection = choose(settings, runtime.clock, runtime.store, picks=options.picks)
-    chosen = selection.chosen if options.extract else ()
-    extracting, consolidating = settings.extract, settings.consolidate
-    window = await runtime.extract_model.window() or extracting.fallback_window
-    asks = extracting.repairs + 1
-    ask_input = int(window * extracting.window_share)
+    wanted = settings.memory.enabled and settings.memory.mode != "off"
+    chosen = selection.chosen if wanted and options.extract else ()
     sources = sum(row.kept for row in runtime.store.outputs.all()) + len(runtime.workspace.notes().notes)
-    turns = consolidating.max_requests if options.consolidate and (chosen or sources) else 0
-    turn_window = await runtime.consolidate_model.window() or extracting.fallback_window
-    requests = asks * len(chosen) + turns
-    tokens_in = asks * len(chosen) * ask_input + turns * int(turn_window * extracting.window_share)
-    tokens_out = asks * len(chosen) * extracting.max_output_tokens + turns * consolidating.max_output_tokens
+    turns = settings.consolidate.max_requests if wanted and options.consolidate and (chosen or sources) else 0
+    bound = await _bound(runtime, len(chosen), turns)
     return Plan(
         rollouts=tuple(chosen),
         waiting=selection.waiting,
         skipped={reason.value: count for reason, count in selection.counts().items() if reason.value != "eligible"},
         sources=sources,
         model=models.describe(settings),
-        requests=requests,
-        input_tokens=tokens_in,
-        output_tokens=tokens_out,
-        money=_money(settings, runtime, tokens_in, tokens_out),
+        requests=bound.requests,
+        input_tokens=bound.input_tokens,
+        output_tokens=bound.output_tokens,
+        money=bound.money,
     )
 
 
-def _money(settings: Settings, runtime: Runtime, tokens_in: int, tokens_out: int) -> float | None:
-    """The dearest of the models in play for all tokens: an upper bound."""
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    requests: int
+    input_tokens: int
+    output_tokens: int
+    money: float | None
+
+
+async def _bound(runtime: Runtime, sessions: int, turns: int) -> _Bound:
+    """What `sessions` extractions and `turns` requests of the agent cost at most."""
+    extracting, budget = runtime.settings.extract, runtime.settings.budget
+    window = await runtime.extract_model.window() or extracting.fallback_window
+    turn_window = await runtime.consolidate_model.window() or extracting.fallback_window
+    # The first request keeps to its share; a repair carries the last answer and its reasons on top.
+    asked = int(window * extracting.window_share) + extracting.repairs * window
+    answered = (extracting.repairs + 1) * extracting.max_output_tokens
+    requests = sessions * (extracting.repairs + 1) + turns
+    tokens_in = sessions * asked + turns * turn_window
+    tokens_out = sessions * answered + turns * runtime.settings.consolidate.max_output_tokens
+    if budget.run_tokens is not None:
+        tokens_in, tokens_out = min(tokens_in, budget.run_tokens), min(tokens_out, budget.run_tokens)
+    if budget.run_requests is not None:
+        requests = min(requests, budget.run_requests)
+    return _Bound(requests, tokens_in, tokens_out, _money(runtime, tokens_in, tokens_out))
+
+
+def _money(runtime: Runtime, tokens_in: int, tokens_out: int) -> float | None:
+    """The dearest of the models in play for all tokens: an upper bound. None where one has no price."""
+    budget = runtime.settings.budget
     names = {runtime.extract_model.name, runtime.consolidate_model.name} - models.FREE
-    prices = [settings.budget.prices.get(name) for name in names]
-    if not names:
-        return 0.0
-    known = [price for price in prices if price is not None]
-    if len(known) < len(prices):
+    prices = [price for name in names if (price := budget.prices.get(name)) is not None]
+    if len(prices) < len(names):
         return None
-    return max((tokens_in * price.input + tokens_out * price.output) / 1_000_000 for price in known)
+    most = max(((tokens_in * p.input + tokens_out * p.output) / 1_000_000 for p in prices), default=0.0)
+    return most if budget.run_money is None else min(most, budget.run_money)
