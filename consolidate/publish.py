@@ -58,15 +58,19 @@ def publish(runtime: Runtime, lease: Lease, staging: Staging, candidate: Candida
     """
     home = runtime.settings.home
     with locks.hold(home / locks.WRITER, owner=runtime.owner, wait_seconds=LOCK_WAIT_SECONDS):
-        return _publish_locked(runtime, lease, staging, candidate)
+        return publish_locked(runtime, lease, staging, candidate)
 
 
-def _publish_locked(runtime: Runtime, lease: Lease, staging: Staging, candidate: Candidate) -> int:
-    """Inside the writer lock: a worker that was stopped in here is waited for, never overtaken."""
+def publish_locked(runtime: Runtime, lease: Lease, staging: Staging | None, candidate: Candidate) -> int:
+    """Inside the writer lock: a worker that was stopped in here is waited for, never overtaken.
+
+    Without a staging area (forget, restore) the caller has just written the inputs itself.
+    """
     store, workspace = runtime.store, runtime.workspace
-    if not enabled_on_disk(runtime.settings):
-        raise FencedError("Memory was switched off while the consolidation ran.", hint="Nothing was published.")
-    staging.verify_inputs(candidate.manifest)
+    if staging is not None:
+        if not enabled_on_disk(runtime.settings):
+            raise FencedError("Memory was switched off while the consolidation ran.", hint="Nothing was published.")
+        staging.verify_inputs(candidate.manifest)
     old_sha = workspace.summary_sha()
     failpoints.hit("publish.before_intent")
     with store.write() as tx:
