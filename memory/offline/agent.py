@@ -11,6 +11,7 @@ from typing import Any
 from memory.documents import claims
 from memory.llm.base import Message, ToolCall, ToolSpec
 from memory.model import DIFF_NAME, SUMMARY_NAME
+from memory.offline.contents import contents
 from memory.offline.digest import candidates
 from memory.offline.layout import Demands, compose
 from memory.offline.sources import Row, Source, rows, source
@@ -78,7 +79,7 @@ def _compose(talk: _Talk, previous: str) -> str:
         text = _whole(talk.read.get(row.path, {}))
         if row.path not in talk.refused and (read := source(row, text)) is not None:
             found.append(read)
-    return compose(candidates(found), previous, found, _demands(talk, previous))
+    return compose([*candidates(found), *contents(found)], previous, found, _demands(talk, previous))
 
 
 # -- listening ------------------------------------------------------------------------------------------------

@@ -56,9 +56,9 @@ def _by_letter(asked: PrintedEvent, answer: PrintedEvent, section: str) -> Entry
 
 def _option_text(text: str, letter: str) -> str:
     patterns = (
-        rf"^\s*\|\s*\**(?:Option\s+)?{letter}\**\s*\|\s*([^|\n]+?)\s*\|",
-        rf"^\s*(?:[-*]\s+)?\**\(?(?:Option\s+|方案\s*|选项\s*)?{letter}\**[.):：、]\**\s*(.+)$",
-        rf"^\s*(?:[-*]\s+)?\**(?:Option|方案|选项)\s*{letter}\**\s*[-–—]\s*(.+)$",
+        rf"^[ \t]*\|[ \t]*\**(?:Option +)?{letter}\**[ \t]*\|[ \t]*([^|\n]+?)[ \t]*\|",
+        rf"^[ \t]*(?:[-*] +)?\**\(?(?:Option\s+|方案[ \t]*|选项[ \t]*)?{letter}\**[.):：、]\**[ \t]*(.+)$",
+        rf"^[ \t]*(?:[-*] +)?\**(?:Option|方案|选项)[ \t]*{letter}\**[ \t]*[-–—][ \t]*(.+)$",
     )
     found = (re.search(pattern, text, re.MULTILINE | re.IGNORECASE) for pattern in patterns)
     return next((clip(plain(match[1]), OPTION_BYTES) for match in found if match), "")
@@ -66,8 +66,8 @@ def _option_text(text: str, letter: str) -> str:
 
 def _question(text: str, letter: str) -> str:
     """What the options were about: the recommendation that was followed, the question's heading or its last line."""
-    advised = rf"Recommended[:：]?\**[:：]?\s*\**Option {letter}\**\s*[-–—:]\s*(.+)$"
-    headed = r"^#+\s*(?:Question|Q)\s*\d*\s*[:：.]\s*(.+)$"
+    advised = rf"Recommended[:：]?\**[:：]?[ \t]*\**Option {letter}\**[ \t]*[-–—:][ \t]*(.+)$"
+    headed = r"^#+ *(?:Question|Q)[ \t]*\d*[ \t]*[:：.][ \t]*(.+)$"
     for pattern in (advised, headed):
         match = re.search(pattern, text, re.MULTILINE | re.IGNORECASE)
         if match:

@@ -344,7 +344,7 @@ def commands(text: str) -> tuple[Command, ...]:
 
 def _flat(text: str) -> str:
     """Without messages given by a here-document: what stands after them is part of the command."""
-    return re.sub(r"\"\$\(cat <<.*?\n\s*\)\"", '""', text[:20_000], flags=re.DOTALL)
+    return re.sub(r"\"\$\(cat <<.*?\n\s*\)\"", '""', text[:4_000], flags=re.DOTALL)
 
 
 def _key_of(segment: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from memory import support
@@ -23,7 +23,6 @@ PROFILE, PREFERENCES, TIPS, INDEX = HEADINGS
 _TASK, _PREFERENCES, _DECISIONS, _FAILED, _WORKED, _REFERENCE = SUMMARY_SECTIONS
 MAX_CITATIONS = 8
 LINE_BYTES = 460
-TITLE_BYTES = 130
 SUBJECT_SHARE = 0.25
 """A replaced line must be recognisable in the one that replaced it, by at least this share of its words."""
 SPOKEN_SHARE = 0.5
@@ -52,8 +51,10 @@ class Candidate:
 
 
 def candidates(sources: list[Source]) -> list[Candidate]:
-    """Every line the inputs support, in a fixed order. Depends on the inputs alone, so the same inputs give the same
-    lines [Z074]. Linear in the inputs: statements meet by an index, each with a bounded number of others."""
+    """Every line the inputs support under the first three headings.
+
+    Depends on the inputs alone: the same inputs give the same lines [Z074]. Linear in them: statements meet by an
+    index, each with a bounded number of others."""
     by_time = sorted(sources, key=lambda source: (source.order, source.citation))
     book = Book(_fuller)
     for source in by_time:
@@ -63,7 +64,7 @@ def candidates(sources: list[Source]) -> list[Candidate]:
     age = {source.citation: place / max(1, len(by_time)) for place, source in enumerate(by_time)}
     _unify_checks(book)
     found = [line for entry in book.all() if (line := _line(entry, known, age)) is not None]
-    return _without_repeats([*_spread(found), *_index(by_time)])
+    return _without_repeats(_spread(found))
 
 
 def _unify_checks(book: Book) -> None:
@@ -164,7 +165,7 @@ def _fuller(old: Entry, new: Entry) -> Entry:
 # -- from claims to lines ---------------------------------------------------------------------------------
 
 
-def _line(entry: Entry, known: dict[str, Source], age: dict[str, float]) -> Candidate | None:
+def _line(entry: Entry, known: Mapping[str, Source], age: dict[str, float]) -> Candidate | None:
     """The claim with its scope, what it replaced and its sources; None where it cannot be proven from them."""
     code = code_for(entry.text)
     cited = _newest(entry.marks, known)
@@ -193,13 +194,13 @@ _RANK = {
 """By section and weight (see `_entries`): a person's rules before decisions, these before what was seen to work."""
 
 
-def _newest(marked: Iterable[Mark], known: dict[str, Source]) -> list[str]:
+def _newest(marked: Iterable[Mark], known: Mapping[str, Source]) -> list[str]:
     """The citations of the newest sources, newest first, bounded."""
     names = {mark.name for mark in marked if mark.name in known}
     return sorted(names, key=lambda name: (known[name].order, name), reverse=True)[:MAX_CITATIONS]
 
 
-def _scoped(text: str, entry: Entry, known: dict[str, Source], code: str) -> str:
+def _scoped(text: str, entry: Entry, known: Mapping[str, Source], code: str) -> str:
     """A claim that one project supports names it; one of several projects, or declared general, stands alone [X25]."""
     scopes = entry.scopes - {""}
     if EVERYWHERE in scopes or len(scopes) != 1:
@@ -210,7 +211,7 @@ def _scoped(text: str, entry: Entry, known: dict[str, Source], code: str) -> str
     return frame(code if code in {"zh", "ja"} else "en", "scope", project=name, text=text)
 
 
-def _earlier(entry: Entry, text: str, known: dict[str, Source]) -> tuple[str, list[str]]:
+def _earlier(entry: Entry, text: str, known: Mapping[str, Source]) -> tuple[str, list[str]]:
     """What the claim replaced, in a word, where the claim itself does not show it; with a source that said so."""
     if not entry.former:
         return "", []
@@ -237,18 +238,29 @@ def _old_values(old: str, new: str) -> list[str]:
     ]
 
 
-def proven(line: Candidate, known: dict[str, Source]) -> bool:
-    """Whether the line's sources carry it: names to the letter, words to a share, orders by a person's words."""
+def proven(line: Candidate, known: Mapping[str, Source]) -> bool:
+    """Whether the line's sources carry it: names to the letter, words of each sentence to a share, rules by a
+    person's words."""
     cited = [known[name] for name in line.citations if name in known]
-    texts = [source.proof for source in cited]
-    if not cited or not is_fit(line.text) or not stands(line.text, texts):
+    if not cited or not is_fit(line.text) or not stands(line.text, [source.proof for source in cited]):
         return False
-    if support.coverage(line.text, texts) < SUPPORT_SHARE:
-        return False
-    if line.section == INDEX or not (line.section in (PROFILE, PREFERENCES) or support.is_instruction(line.text)):
-        return True
-    spoken = [item.text for source in cited for lines in source.lines.values() for item in lines if item.spoken]
-    return support.coverage(_without_scope(line.text), spoken) >= SPOKEN_SHARE
+    words = frozenset().union(*(source.terms for source in cited))
+    spoken = frozenset().union(*(source.spoken_terms for source in cited))
+    return all(
+        _share(sentence, words) >= SUPPORT_SHARE
+        and (not _is_rule(sentence, line.section) or _share(sentence, spoken) >= SPOKEN_SHARE)
+        for sentence in support.sentences(_without_scope(line.text))
+    )
+
+
+def _is_rule(sentence: str, section: str) -> bool:
+    personal = section in (PROFILE, PREFERENCES) and len(support.terms(sentence)) >= 2
+    return personal or support.is_instruction(sentence)
+
+
+def _share(sentence: str, words: frozenset[str]) -> float:
+    wanted = support.terms(sentence)
+    return len(wanted & words) / len(wanted) if wanted else 1.0
 
 
 def _without_scope(text: str) -> str:
@@ -270,27 +282,3 @@ def _without_repeats(lines: list[Candidate]) -> list[Candidate]:
             best.setdefault(key, len(kept))
             kept.append(line)
     return kept
-
-
-# -- the index --------------------------------------------------------------------------------------------
-
-
-def _index(by_time: list[Source]) -> list[Candidate]:
-    """One line for each record, newest first; records of one project with one title share a line."""
-    grouped: dict[tuple[str, str], list[Source]] = {}
-    for source in reversed(by_time):
-        if not source.row.is_note and source.title and is_fit(source.title):
-            grouped.setdefault((source.scope, support.normalise(source.title)), []).append(source)
-    found = []
-    for place, group in enumerate(grouped.values()):
-        first = group[0]
-        project = f"`{first.name}`" if first.name and first.name != "unknown" and "`" not in first.name else ""
-        head = ", ".join(part for part in (project, first.day) if part)
-        title = clip(clean(first.title), TITLE_BYTES)
-        text = f"{head}: {title} ({first.outcome})" if head else f"{title} ({first.outcome})"
-        line = Candidate(
-            INDEX, text, tuple(s.citation for s in group[:MAX_CITATIONS]), max(36.0, 74.0 - 2.0 * place), first.order
-        )
-        if proven(line, {source.citation: source for source in group}):
-            found.append(line)
-    return found

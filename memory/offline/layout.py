@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from memory import support
 from memory.documents import claims, print_summary
 from memory.model import HEADINGS, MAX_SUMMARY_BYTES, Claim
-from memory.offline.digest import INDEX, PREFERENCES, PROFILE, TIPS, Candidate, proven
+from memory.offline.contents import bare
+from memory.offline.digest import INDEX, MAX_CITATIONS, PREFERENCES, PROFILE, TIPS, Candidate, proven
 from memory.offline.frames import code_for, frame
 from memory.offline.proof import clean
 from memory.offline.prose import clip
@@ -18,6 +19,10 @@ from memory.offline.subjects import replaces
 TARGET_BYTES = 8_000
 """What a first version fills; lines that were published before may go on up to the hard limit."""
 HARD_BYTES = MAX_SUMMARY_BYTES - 10
+OTHERS_BYTES = 4_400
+"""Kept free from the index for everything else."""
+INDEX_BYTES = 4_200
+"""For lines of the index with titles; the bare mention of the other sources may take more."""
 SAME_SHARE, MERGED_SHARE, SUBJECT_SHARE, DUPLICATE_SHARE = 0.6, 0.34, 0.25, 0.8
 """The measures by which a published line counts as still said, taken up, replaced or said twice (see the gate)."""
 _FORMER_RANK = {PROFILE: 82.0, PREFERENCES: 76.0, TIPS: 56.0, INDEX: 40.0}
@@ -40,49 +45,85 @@ class _Page:
     size: int = len(print_summary({}).encode())
 
     def add(self, line: Candidate, limit: int) -> bool:
-        cost = len(f"- {line}\n".encode())
+        cost = _cost(line)
         if self.size + cost > limit or any(_twins(line, other) for other in self.lines):
             return False
         self.lines.append(line)
         self.size += cost
         return True
 
+    def join(self, line: Candidate, limit: int) -> None:
+        """Gives the line's citations to the one on the page that says the same."""
+        place = next((place for place, other in enumerate(self.lines) if _twins(line, other)), None)
+        if place is None:
+            return
+        old = self.lines[place]
+        new = replace(old, citations=tuple(dict.fromkeys([*old.citations, *line.citations])))
+        if len(new.citations) <= MAX_CITATIONS and self.size + _cost(new) - _cost(old) <= limit:
+            self.lines[place] = new
+            self.size += _cost(new) - _cost(old)
+
 
 def compose(lines: list[Candidate], previous: str, sources: Iterable[Source], demands: Demands = Demands()) -> str:
-    """The summary. With its own result as `previous` and the same lines it returns the same text [Z074]."""
+    """The summary. With its own result as `previous` and the same lines it returns the same text [Z074].
+
+    Order of claims on the room: pinned notes, one line at least for every source, then the best lines.
+    """
     known = {source.citation: source for source in sources}
     former = claims(previous) if previous else []
     usable = _adopted([line for line in lines if line.text not in demands.dropped], former, known)
     usable += _surviving(former, usable, known, demands)
     published = {claim.text for claim in former} | demands.kept
-    page = _Page()
     target, hard = TARGET_BYTES - demands.shrink_bytes, HARD_BYTES - demands.shrink_bytes
-    ranked = sorted(usable, key=lambda line: (not line.pinned, -line.rank, line.section, line.text))
+    ranked = sorted(usable, key=lambda line: (-line.rank, line.section, line.text))
+    page = _Page()
     for line in ranked:
         if line.pinned and not page.add(line, hard):
             page.add(replace(line, text=clip(line.text, max(200, (hard - page.size) // 2))), hard)
-    must = [line for line in ranked if not line.pinned and line.text in published]
-    rest = [line for line in ranked if not line.pinned and line.text not in published]
-    _fill(page, must, rest, target, hard)
+    others = [line for line in ranked if not line.pinned and line.section != INDEX]
+    wanted = min(OTHERS_BYTES - demands.shrink_bytes, sum(_cost(line) for line in others))
+    _list_sources(page, [line for line in ranked if line.section == INDEX], known, max(page.size, hard - wanted))
+    _fill(page, others, published, max(target, min(hard, page.size + wanted)), hard)
+    _name_the_rest(page, known, hard)
     return _print(page.lines)
 
 
-def _fill(page: _Page, must: list[Candidate], rest: list[Candidate], target: int, hard: int) -> None:
+def _list_sources(page: _Page, index: list[Candidate], known: Mapping[str, Source], limit: int) -> None:
+    """The index within its share of the room; sources without a line of their own are named as shortly as can be."""
+    room = min(limit, page.size + INDEX_BYTES)
+    for line in index:
+        if not page.add(line, room):
+            page.join(line, room)
+    _name_the_rest(page, known, limit)
+
+
+def _name_the_rest(page: _Page, known: Mapping[str, Source], limit: int) -> None:
+    named = {citation for line in page.lines for citation in line.citations}
+    for line in bare(source for name, source in known.items() if name not in named):
+        page.add(line, limit)
+
+
+def _fill(page: _Page, lines: list[Candidate], published: set[str], target: int, hard: int) -> None:
     """Best lines first up to the target; then published lines up to the hard limit, so that none vanishes while there
     is room for it. Where that would push out more than a third of them, they go first."""
     trial = _Page(list(page.lines), page.size)
-    for line in sorted([*must, *rest], key=lambda line: (-line.rank, line.section, line.text)):
+    must = [line for line in lines if line.text in published]
+    for line in lines:
         trial.add(line, target)
     taken = {line.text for line in trial.lines}
     for line in must:
         if line.text not in taken:
             trial.add(line, hard)
-    lost = len(must) - sum(1 for line in trial.lines if line in must)
-    if lost * 3 > len(must):
+    kept = {line.text for line in trial.lines}
+    if 3 * sum(1 for line in must if line.text not in kept) > len(must):
         trial = _Page(list(page.lines), page.size)
-        for line in [*must, *rest]:
+        for line in [*must, *(line for line in lines if line.text not in published)]:
             trial.add(line, hard)
     page.lines, page.size = trial.lines, trial.size
+
+
+def _cost(line: Candidate) -> int:
+    return len(f"- {line}\n".encode())
 
 
 def _twins(left: Candidate, right: Candidate) -> bool:
@@ -137,10 +178,11 @@ def _adopted(lines: list[Candidate], former: list[Claim], known: dict[str, Sourc
 
 
 def _surviving(
-    former: list[Claim], lines: list[Candidate], known: dict[str, Source], demands: Demands
+    former: list[Claim], lines: list[Candidate], known: Mapping[str, Source], demands: Demands
 ) -> list[Candidate]:
     """Published lines that our own lines do not account for, as far as their sources still prove them."""
     texts = {line.text for line in lines}
+    indexed = {citation for line in lines if line.section == INDEX for citation in line.citations}
     found = []
     for claim in former:
         alive = tuple(name for name in claim.citations if name in known)
@@ -148,20 +190,19 @@ def _surviving(
             continue
         order = max(known[name].order for name in alive)
         line = Candidate(claim.section, claim.text, alive, _FORMER_RANK.get(claim.section, 50.0), order)
-        if claim.text not in demands.kept and any(_accounts_for(other, line, known) for other in lines):
+        listed = claim.section == INDEX and indexed.issuperset(alive)
+        if claim.text not in demands.kept and (listed or any(_accounts_for(other, line, known) for other in lines)):
             continue
         if proven(line, known):
             found.append(line)
     return found
 
 
-def _accounts_for(new: Candidate, old: Candidate, known: dict[str, Source]) -> bool:
+def _accounts_for(new: Candidate, old: Candidate, known: Mapping[str, Source]) -> bool:
     if support.similarity(new.text, old.text) >= SAME_SHARE:
         return True
     cover = support.coverage(old.text, [new.text])
     if set(old.citations) <= set(new.citations) and cover >= MERGED_SHARE:
-        return True
-    if old.section == INDEX and new.section == INDEX and set(old.citations) <= set(new.citations):
         return True
     newer = any(known[name].order > old.order for name in new.citations if name in known)
     return newer and cover >= SUBJECT_SHARE and replaces(new.text, old.text)

@@ -20,6 +20,10 @@ LONG_WEIGHT = 500.0
 """A longer message is a request; what praise or complaint stands in it is about something else."""
 
 
+REQUEST_WEIGHT = 24.0
+"""A shorter message without praise or complaint ("hm", "go on") asks for nothing new."""
+
+
 class Verdict(StrEnum):
     """What one message of a person says of the work."""
 
@@ -79,7 +83,8 @@ def judge(events: list[PrintedEvent], found: list[Run]) -> Judgement:
             return _after_complaint(event, events, found)
         if _substantive(event):
             break
-    return Judgement(_by_checks(events, found, humans[-1].number))
+    asked = next((event for event in reversed(humans) if weight(event.text) >= REQUEST_WEIGHT), humans[0])
+    return Judgement(_by_checks(events, found, asked.number))
 
 
 def _substantive(event: PrintedEvent) -> bool:

@@ -29,7 +29,7 @@ _SEVERAL = re.compile(r"\s|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{3}")
 
 _PUNCTUATION = frozenset(".,;:!?'\"`()-/，。！？、；：“”‘’（）「」…")
 
-MAX_LINE = 2_000
+MAX_LINE = 4_000
 """Code points of a line that still may be prose; a longer one was pasted."""
 DOCUMENT_CHARS = 1_200
 BRIEF_LINES = 5

@@ -23,6 +23,8 @@ MAX_BODY_BYTES = 7_600
 """Leaves room for the header of the file (9,000 bytes in all)."""
 SMALL_TALK_WEIGHT = 90.0
 """A session in which a person said less than this, and that changed little, leaves nothing to keep."""
+REQUEST_WEIGHT = 34.0
+"""Enough words for a request that was carried out by changing a file."""
 _SECTION_OF = {
     Kind.PREFERENCE: PREFERENCES,
     Kind.PROFILE: PREFERENCES,
@@ -59,7 +61,7 @@ def record(evidence: str, former: str = "", *, keep: bool = False) -> Record:
     kept = {name: _limited(name, _provable(bullets[name], session, former)) for name in SUMMARY_SECTIONS}
     if not any(kept.values()) or not (keep or _worth_keeping(session, kept, known=bool(former))):
         return Record()
-    title = _former_title(former) or tasks.title(session)
+    title = _former_title(former) or tasks.title(session, quoted)
     ending = outcome.judge(session.events, session.runs).outcome
     return Record(_print(title, ending, kept, MAX_BODY_BYTES), tasks.slug(session, title))
 
@@ -180,7 +182,7 @@ def _worth_keeping(session: Session, kept: dict[str, list[str]], *, known: bool)
         return words >= SMALL_TALK_WEIGHT or any(changed_files(step.call) for step in session.steps)
     changed = sum(1 for step in session.steps if changed_files(step.call) and step.ok is not False)
     published = any(program.purpose in {"commit", "push"} for run in session.runs for program in run.programs)
-    enough = words >= 3 * SMALL_TALK_WEIGHT or (changed >= 1 and words >= SMALL_TALK_WEIGHT)
+    enough = words >= 3 * SMALL_TALK_WEIGHT or (changed >= 1 and words >= REQUEST_WEIGHT)
     return enough or changed >= 3 or published
 
 
@@ -194,7 +196,7 @@ def _print(title: str, ending: Outcome, kept: dict[str, list[str]], limit: int) 
             if kept[name]:
                 lines += ["", name, *(f"- {line}" for line in kept[name])]
         body = "\n".join(lines)
-        if len(body.encode()) <= limit or not any(kept.values()):
+        if len(body.encode()) <= limit or sum(map(len, kept.values())) <= 1:
             return body
         # The longest section gives a line; preferences count four lines shorter than they are.
         longest = max(

@@ -6,11 +6,14 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from memory import support
 from memory.clock import iso
 from memory.documents import anchors, parse_rollout_summary, sections, without_marks
 from memory.model import ANCHOR, CITATION, SummaryHeader
 from memory.offline.book import EVERYWHERE
 
+MAX_NOTE_LINES = 60
+"""Statements taken from one note that is not pinned; more than this fills the summary alone."""
 _PATH = re.compile(r"rollout_summaries/([0-9a-f]{16})\.md|extensions/ad_hoc/notes/([A-Za-z0-9._-]{1,64})\.md")
 _FRONT = re.compile(r"\A---\n(.*?)\n---\n", re.DOTALL)
 
@@ -42,7 +45,7 @@ class Line:
 @dataclass(frozen=True, slots=True)
 class Source:
     """One input. `scope` is its project's key, `*` for all; `name` how the project is shown; `order` sorts by time;
-    `proof` is the text a claim may be proven from."""
+    `proof` is the text a claim may be proven from, `terms` its words, `spoken_terms` those a person said."""
 
     row: Row
     order: str
@@ -53,6 +56,8 @@ class Source:
     day: str
     lines: Mapping[str, tuple[Line, ...]]
     proof: str
+    terms: frozenset[str]
+    spoken_terms: frozenset[str]
 
     @property
     def citation(self) -> str:
@@ -93,17 +98,24 @@ def _record(row: Row, text: str) -> Source | None:
     first = body.split("\n", 1)[0]
     title = first[2:].strip() if first.startswith("# ") else ""
     moment = header.ended or header.started
+    proof = _proof(header, body)
     return Source(
-        row,
-        moment.isoformat() if moment else "",
-        header.project or "unknown",
-        header.project_name,
-        title,
-        header.outcome.value,
-        f"{moment:%Y-%m-%d}" if moment else "",
-        lines,
-        _proof(header, body),
+        row=row,
+        order=moment.isoformat() if moment else "",
+        scope=header.project or "unknown",
+        name=header.project_name,
+        title=title,
+        outcome=header.outcome.value,
+        day=f"{moment:%Y-%m-%d}" if moment else "",
+        lines=lines,
+        proof=proof,
+        terms=support.terms(proof),
+        spoken_terms=_terms(line.text for found in lines.values() for line in found if line.spoken),
     )
+
+
+def _terms(texts: Iterable[str]) -> frozenset[str]:
+    return frozenset().union(*(support.terms(text) for text in texts))
 
 
 def _proof(header: SummaryHeader, body: str) -> str:
@@ -114,15 +126,27 @@ def _proof(header: SummaryHeader, body: str) -> str:
 def _note(row: Row, text: str) -> Source | None:
     front = _FRONT.match(text)
     body = text[front.end() :] if front else text
-    lines = tuple(Line(line, spoken=True) for line in _note_lines(body))
+    found = _note_lines(body)
+    lines = tuple(Line(line, spoken=True) for line in (found if row.pinned else found[:MAX_NOTE_LINES]))
     if not lines:
         return None
     fields = dict(re.findall(r"^(\w+)\s*:\s*(.*?)\s*$", front[1], re.MULTILINE)) if front else {}
     project = fields.get("project", "")
     everywhere = row.everywhere or not project or fields.get("scope") == "global"
     order = fields.get("created") or row.date
+    words = support.terms(text)
     return Source(
-        row, order, EVERYWHERE if everywhere else project, project, lines[0].text, "", order[:10], {"": lines}, text
+        row=row,
+        order=order,
+        scope=EVERYWHERE if everywhere else project,
+        name=project,
+        title=lines[0].text,
+        outcome="",
+        day=order[:10],
+        lines={"": lines},
+        proof=text,
+        terms=words,
+        spoken_terms=words,
     )
 
 

@@ -36,7 +36,13 @@ _NUMBER = re.compile(r"(?<![\w.])v?(\d{1,6}(?:\.\d+){0,3})(?![\w]|\.\d)")
 _NOUN_BEFORE = re.compile(
     r"([a-zа-яà-ÿ][\w-]*|[\u3400-\u9fff\u30a0-\u30ff\uac00-\ud7af]+)[\s:=]*(?:(?:is|to|on|at|now|=|:|用|是|为|在|改成|改到|换成|换到|は|を|が|은|는|이)\s*)*$"
 )
-_NOUN_AFTER = re.compile(r"^\s*(?:番|号)?(端口|ポート|포트|版本)")
+_NOUN_AFTER = re.compile(r"\s*(?:番|号|个)?(端口|ポート|포트|版本|行|字符|秒|分钟|[a-z]+)")
+_QUANTITIES = frozenset(
+    "timeout limit max maximum min minimum size width length height depth retries workers threads memory ttl interval "
+    "coverage python node java php ruby rust golang postgres react lines line characters columns seconds minutes hours "
+    "days ms mb gb 行 字符 秒 分钟 超时 上限 タイムアウト".split()
+)
+"""Words whose number is a value that can change."""
 _REJECT_BEFORE = shared("reject_before")
 _REJECT_AFTER = shared("reject_after")
 _CLAUSE_END = shared("clause_end")
@@ -54,6 +60,9 @@ _STOP_WORDS = (
     "usa usar sempre não em всегда никогда не используй используем мы в на для "
 )
 _STOP = frozenset(_STOP_WORDS.split()) | support.terms(_STOP_WORDS)
+
+
+_SPAN = re.compile(r"`([^`]+)`")
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,14 +133,25 @@ def _inside(place: int, spans: list[tuple[int, int]]) -> bool:
 
 
 def _noun(plain: str, match: re.Match[str]) -> str:
-    """The word a number belongs to: `port 8000`, `8000 端口`."""
-    after = _NOUN_AFTER.match(plain, match.end())
-    before = _NOUN_BEFORE.search(plain[max(0, match.start() - 24) : match.start()])
-    word = after[1] if after else before[1] if before else ""
-    for name, topic in _TOPIC_OF.items():
-        if word == name or (len(name) > 1 and not name.isascii() and name in word):
+    """The quantity a number is a value of: `port 8000`, `8000 端口`, `40 lines`; "" for any other number (`module 3`
+    names a module, it is no setting of it)."""
+    for word in (_noun_after(plain, match.end()), _noun_before(plain[max(0, match.start() - 24) : match.start()])):
+        topic = next((t for name, t in _TOPIC_OF.items() if word == name or (not name.isascii() and name in word)), "")
+        if topic in {"port", "version"}:
             return topic
-    return "" if word in _STOP else word
+        if word in _QUANTITIES:
+            return word
+    return ""
+
+
+def _noun_before(text: str) -> str:
+    found = _NOUN_BEFORE.search(text)
+    return found[1] if found else ""
+
+
+def _noun_after(plain: str, start: int) -> str:
+    found = _NOUN_AFTER.match(plain, start)
+    return found[1] if found else ""
 
 
 # -- two statements -----------------------------------------------------------------------------------
@@ -142,6 +162,9 @@ def same(left: str, right: str) -> bool:
     if support.normalise(left) == support.normalise(right):
         return True
     a, b = subject(left), subject(right)
+    mine, theirs = set(_SPAN.findall(left)), set(_SPAN.findall(right))
+    if mine and theirs and mine != theirs:
+        return False
     if a.forbids != b.forbids or not _agree(a, b):
         return False
     if support.similarity(left, right) >= 0.72:
@@ -162,7 +185,7 @@ def _agree(a: Subject, b: Subject) -> bool:
     """No value of one family, and no number of one noun, differs; code and names they mention are not at odds."""
     if _clash(a.wants, b.wants) or a.wants & b.rejects or a.rejects & b.wants:
         return False
-    return not (a.numbers and b.numbers and not a.numbers & b.numbers) and not _clash(a.numbers, b.numbers)
+    return not a.numbers or not b.numbers or {value for _, value in a.numbers} == {value for _, value in b.numbers}
 
 
 def _clash(left: frozenset[tuple[str, str]], right: frozenset[tuple[str, str]]) -> bool:
@@ -212,20 +235,15 @@ def _about_the_same(a: Subject, b: Subject) -> bool:
 
 
 def _new_number(a: Subject, b: Subject) -> bool:
+    """A quantity with a new value, or a bare number in a statement of change where the earlier one named one."""
     mine, theirs = _grouped(a.numbers), _grouped(b.numbers)
     for noun in mine.keys() & theirs.keys():
         if noun and mine[noun].isdisjoint(theirs[noun]) and _same_place(a, b, noun):
             return True
     bare = mine.get("", set())
-    known = {value for _, value in b.numbers}
-    return (
-        bool(bare)
-        and a.changes
-        and len(known) == 1
-        and bare.isdisjoint(known)
-        and len(a.words) <= 3
-        and not (mine.keys() - {""})
-    )
+    known = {value for noun, value in b.numbers if noun}
+    free = len(a.words) <= 3 and not mine.keys() - {""}
+    return bool(bare) and a.changes and len(known) == 1 and bare.isdisjoint(known) and free
 
 
 def _same_place(a: Subject, b: Subject, noun: str) -> bool:

@@ -69,7 +69,7 @@ def _request(session: Session, event: PrintedEvent, quoted: str) -> str:
             continue
         new = new or (not stated and weight(text) >= 12)
         parts.append(text)
-    if not new and event is not session.humans[0]:
+    if not new:
         return ""
     if prose.document and (heading := title_of_document(event.text)):
         parts.append(heading)
@@ -111,11 +111,11 @@ def _opening(text: str) -> str:
     return joined
 
 
-def title(session: Session) -> str:
-    """The first thing the person asked for, in their words."""
+def title(session: Session, quoted: str) -> str:
+    """The first thing the person asked for, in their words; not what they later took back (see `tasks`)."""
     best = ""
     for event in session.humans:
-        for text in _titles(session, event):
+        for text in _titles(session, event, quoted):
             if not is_fit(text):
                 continue
             if weight(text) >= TITLE_WEIGHT:
@@ -128,14 +128,15 @@ def title(session: Session) -> str:
     return clip(best, TITLE_BYTES).lstrip("# ") or "Session"
 
 
-def _titles(session: Session, event: PrintedEvent) -> list[str]:
+def _titles(session: Session, event: PrintedEvent, quoted: str) -> list[str]:
     prose = session.prose[event.number]
     if answers(event.text):
         return []
+    gone = [line for line in (clean(said.text) for said in session.said[event.number]) if line not in quoted]
     texts = [lead_trimmed(s.text) for s in prose.sentences if not re.match(r"^/\S+$", s.text)]
     if prose.document:
         texts = [title_of_document(event.text), *texts, first_line(event.text)]
-    return [clean(text) for text in texts]
+    return [text for text in map(clean, texts) if not any(text in line or line in text for line in gone)]
 
 
 def slug(session: Session, named: str) -> str:
