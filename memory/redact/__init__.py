@@ -49,7 +49,7 @@ class _Hit:
 class Redactor:
     """Finds and replaces secrets. Build one per process; it may be shared between threads.
 
-    `cache` is the folder for the catalog's compiled form (private to the user; default: the package's own place).
+    `cache` is the folder for the catalog's compiled form, private to the user (default: `catalog.default_cache`).
     `quick` leaves the catalog out: our rules alone, ready in milliseconds, for a hook that must not wait.
     Raises SettingsError naming the setting and position of a pattern that is not RE2.
     """
@@ -247,13 +247,18 @@ def _parts(data: bytes, starts: Sequence[int]) -> Iterator[bytes]:
 
 
 def _by_part(starts: Sequence[int], hits: Sequence[_Hit]) -> Iterator[list[_Hit]]:
-    """The hits of each text, relative to its start. A hit belongs to the text it begins in."""
-    sorted_hits: list[list[_Hit]] = [[] for _ in starts]
+    """The hits of each text, relative to its start; one that reaches into the next text is a hit of both."""
+    found: list[list[_Hit]] = [[] for _ in starts]
     for hit in hits:
-        index = bisect_right(starts, hit.start) - 1
-        base = starts[index]
-        sorted_hits[index].append(_Hit(hit.start - base, hit.end - base, hit.rank, hit.rule))
-    return iter(sorted_hits)
+        first = max(bisect_right(starts, hit.start) - 1, 0)
+        last = max(bisect_right(starts, hit.end - 1) - 1, first)
+        for index in range(first, last + 1):
+            base = starts[index]
+            limit = starts[index + 1] - len(_JOIN) if index + 1 < len(starts) else hit.end
+            start, end = max(hit.start, base), min(hit.end, limit)
+            if start < end:
+                found[index].append(_Hit(start - base, end - base, hit.rank, hit.rule))
+    return iter(found)
 
 
 def _merged(hits: list[_Hit]) -> list[_Hit]:

@@ -157,7 +157,7 @@ def _curl_user(data: bytes, match: Match) -> Span | None:
 _PEM_END = re.compile(rb"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _KEY_LINE = re.compile(rb"|(?:[A-Za-z0-9+/=]|\\[nr]){1,4096}|(?:Proc-Type|DEK-Info|Comment|Version|Public-Lines):.*")
 _LINE = re.compile(rb"[^\n]*\n|[^\n]+$")
-_MAX_PEM = 32_768
+_MAX_PEM = 16_384
 
 
 def _pem(data: bytes, match: Match) -> Span | None:
@@ -182,7 +182,8 @@ def _pem(data: bytes, match: Match) -> Span | None:
 def _pem_tail(data: bytes, match: Match) -> Span | None:
     """Key material before an END whose BEGIN was cut off."""
     start, end = match.span("s")
-    floor = max(data.rfind(SEPARATOR, 0, start) + 1, start - _MAX_PEM)
+    floor = max(0, start - _MAX_PEM)
+    floor = max(floor, data.rfind(SEPARATOR, floor, start) + 1)
     while start > floor:
         line_start = data.rfind(b"\n", floor, start - 1) + 1 or floor
         if not _is_key_line(data[line_start:start]):

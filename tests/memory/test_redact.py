@@ -443,6 +443,12 @@ def test_catalog_knows_providers_that_we_do_not(redactor: Redactor, quick: Redac
     assert redactor.redact(text) != text
 
 
+def test_compiled_rules_are_kept_in_the_environment_not_in_the_home(redactor: Redactor) -> None:
+    assert redactor.catalog.rules
+    place = catalog.default_cache()
+    assert place is None or list(place.iterdir())
+
+
 # -- cost --------------------------------------------------------------------------------------------------
 
 _HOSTILE: list[tuple[str, str]] = [
@@ -470,15 +476,15 @@ _HOSTILE: list[tuple[str, str]] = [
 def _best(run: Callable[[], object]) -> float:
     times = []
     for _ in range(3):
-        start = time.perf_counter()
+        start = time.process_time()
         run()
-        times.append(time.perf_counter() - start)
+        times.append(time.process_time() - start)
     return min(times)
 
 
 @pytest.mark.parametrize(("name", "unit"), _HOSTILE, ids=[name for name, _ in _HOSTILE])
 def test_time_grows_with_the_text_and_no_faster(quick: Redactor, name: str, unit: str) -> None:
-    small, large = unit * (4_000 // len(unit)), unit * (32_000 // len(unit))
+    small, large = unit * (2_000 // len(unit)), unit * (16_000 // len(unit))
     quick.findings(large)
     assert _best(lambda: quick.findings(large)) < 8 * 2.5 * max(_best(lambda: quick.findings(small)), 0.001)
 
