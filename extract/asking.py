@@ -103,6 +103,9 @@ async def ask(task: Task, window: int) -> Answer:
     budget = max(SMALLEST_BUDGET, tokens.allowance(share, name) - fixed)
     for shrinks in range(MAX_SHRINKS + 1):
         evidence = await asyncio.to_thread(_evidence, task, budget)
+        if evidence.no_user_text:
+            # Discovery sees head and tail only: that no person spoke at all shows here, before anything is paid for.
+            return Answer(coverage=dict(evidence.coverage), asked=False)
         if not evidence.events and evidence.coverage["events"]:
             raise OverflowModelError(
                 f"Not one event of {task.row.id} fits beside the instructions.",

@@ -36,8 +36,15 @@ class Former:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
+    """`copied` counts the events that an elder rollout owns."""
+
     transcript: Transcript
     former: Former | None
+    copied: int = 0
+
+
+COPIED = "copied"
+"""Key of `OutputRow.coverage`: events of the rollout that an elder owned when it was extracted."""
 
 
 class Kin:
@@ -51,8 +58,16 @@ class Kin:
         """Those that may own events of a rollout, see `rollouts.lineage.elders`."""
         with self._lock:
             near = {other.id: other for other in self._near(row)}
-        extracted = [name for name in near if self._store.outputs.get(name) is not None]
-        return lineage.elders(row, near.values(), extracted=extracted)
+        return lineage.elders(row, near.values(), extracted=[name for name in near if self._took_all(name)])
+
+    def _took_all(self, name: RolloutId) -> bool:
+        """Whether a rollout was extracted as the owner of all it holds.
+
+        One that left a part to its elder when it was extracted must not count as having taken that part: then nobody
+        would.
+        """
+        made = self._store.outputs.get(name)
+        return made is not None and not made.coverage.get(COPIED)
 
     def _near(self, row: RolloutRow) -> Iterator[RolloutRow]:
         yield row
@@ -97,7 +112,8 @@ def read(runtime: Runtime, row: RolloutRow, kin: Kin) -> Reading:
     transcript = lineage.after(transcript, runtime.store.clear_watermark)
     others = (_elder(elder) for elder in kin.elders(row))
     transcript = lineage.owned(transcript, others=[other for other in others if other is not None])
-    return Reading(transcript, _former(runtime, row, adapter, transcript))
+    copied = sum(event.derived_from == lineage.COPIED for event in transcript.events)
+    return Reading(transcript, _former(runtime, row, adapter, transcript), copied)
 
 
 def _elder(row: RolloutRow) -> lineage.EventKeys | None:

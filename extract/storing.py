@@ -7,6 +7,7 @@ from dataclasses import replace
 from extract import form
 from extract.asking import Answer, Task
 from extract.outcomes import Kept, NothingKept
+from extract.reading import COPIED
 from extract.record import completed
 from memory import failpoints
 from memory.documents import print_rollout_summary
@@ -76,5 +77,5 @@ def _output(task: Task, answer: Answer, header: SummaryHeader, sha: str) -> Outp
         written=task.runtime.clock.now(),
         model=task.runtime.extract_model.name,
         shrinks=answer.shrinks,
-        coverage=answer.coverage,
+        coverage={**answer.coverage, COPIED: task.found.copied},
     )

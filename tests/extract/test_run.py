@@ -356,7 +356,10 @@ async def test_a_session_with_no_evidence_costs_no_call(bench: Bench) -> None:
     assert bench.text(rollout) is not None
 
 
-async def test_what_a_copy_repeats_counts_once_and_only_its_own_part_is_asked_about(bench: Bench) -> None:
+@pytest.mark.parametrize("concurrency", [1, 2])
+async def test_what_a_copy_repeats_counts_once_and_only_its_own_part_is_asked_about(
+    bench: Bench, concurrency: int
+) -> None:
     bench.write("a", *TALK)
     source = (bench.folder / "a.jsonl").read_text().replace('"id": "a"', '"id": "b"')
     (bench.folder / "b.jsonl").write_text(source)
@@ -367,11 +370,24 @@ async def test_what_a_copy_repeats_counts_once_and_only_its_own_part_is_asked_ab
         return own if "generic:b" in messages[1].content else GOOD
 
     model = ScriptedModel([answer], repeat_last=True)
-    report = await bench.run(model)
+    report = await bench.run(model, extract={"concurrency": concurrency})
     assert report.kept == 2
     sent = next(request[1].content for request in model.requests if "generic:b" in request[1].content)
     assert "[e5 human" in sent
     assert "Jest" not in sent
+
+
+@pytest.mark.fault("M11")
+async def test_a_session_in_which_no_person_spoke_costs_no_call(bench: Bench) -> None:
+    first = bench.write("a", *TALK)
+    copy = (bench.folder / "a.jsonl").read_text().replace('"id": "a"', '"id": "b"')
+    (bench.folder / "b.jsonl").write_text(copy)
+    second = bench.write("b", ("final", "I went on by myself."), ago_hours=23)
+    model = ScriptedModel([GOOD])
+    report = await bench.run(model, extract={"concurrency": 1})
+    assert {outcome.rollout for outcome in report.outcomes} == {first, second}
+    assert NothingKept(second, asked=False) in report.outcomes
+    assert len(model.requests) == 1
 
 
 async def test_picks_narrow_the_choice_and_an_unknown_one_is_named(bench: Bench) -> None:
