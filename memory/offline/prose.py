@@ -20,6 +20,8 @@ _SHORT = re.compile(
 )
 _ASKED = re.compile(r"\(asked \"([^\"\n]*)\"\)[ \t]*")
 """How a reader of a host's files marks the question in front of an answer the person picked."""
+_RAW_DATA = re.compile(r"\s*(?:\[?\{\"|[\w ]*(?:Error|Exception)\b[^{]*\{\")")
+"""Data or an error that holds data: what follows it without a blank line was pasted with it."""
 _PLACEHOLDER = re.compile(r"\[(?:image|Image #\d+|file|audio|document)\]")
 _CODE_SPAN = re.compile(r"`[^`\n]+`")
 _QUOTED = re.compile(
@@ -140,7 +142,7 @@ def _prose_lines(text: str) -> Iterator[tuple[str, int]]:
         elif not line.strip():
             paragraph, pasted = paragraph + 1, False
         elif not fenced:
-            pasted = pasted or line.lstrip().startswith(('{"', '[{"'))
+            pasted = pasted or _RAW_DATA.match(line) is not None
             if not pasted and _is_prose(line):
                 yield line, paragraph
 
