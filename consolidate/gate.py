@@ -241,6 +241,12 @@ def _content_of(claim: Claim, case: Case) -> Iterator[Violation]:
             )
 
 
+def supported(claim: Claim, sources: Mapping[str, Source]) -> bool:
+    """Whether a claim, as it stands, is proven by the sources it cites; for changes that no model makes."""
+    case = Case(b"", Manifest("", ()), sources)
+    return not any(True for _ in _sources_of(claim, case)) and not any(True for _ in _content_of(claim, case))
+
+
 def _without_scope(text: str) -> str:
     """`In `shop`: use tabs` -> `use tabs`."""
     return re.sub(r"^(?:In|在)\s*`[^`]+`\s*(?:中)?[:：,，]\s*", "", text)

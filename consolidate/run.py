@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 import prompts
-from consolidate import agent, gate, publish
+from consolidate import agent, forgetting, gate, publish
 from consolidate.outcomes import ConsolidateOutcome, Deferred, Empty, Failed, Published, Stopped, Unchanged
 from consolidate.select import Candidate, Selection, binding_cap, choose
 from memory.documents import parse_rollout_summary, print_summary
@@ -74,13 +74,15 @@ def gather(runtime: Runtime, last: VersionRow | None) -> Selection:
     texts = runtime.workspace.rollout_summaries()
     candidates: list[Candidate] = []
     skipped: list[LeftOut] = []
+    aside = forgetting.set_aside(runtime)
     for row in runtime.store.outputs.all():
         path = runtime.workspace.rollout_summary_path(row.rollout.source_id)
         text = texts.get(row.rollout.source_id)
         if not row.kept:
             continue
-        if text is None or runtime.redactor.findings(text):
-            skipped.append(LeftOut(row.rollout.citation, path, "missing" if text is None else "secret"))
+        reason = _unfit(runtime, row.rollout.citation, text, aside)
+        if text is None or reason:
+            skipped.append(LeftOut(row.rollout.citation, path, reason))
             continue
         candidates.append(
             Candidate(
@@ -96,8 +98,9 @@ def gather(runtime: Runtime, last: VersionRow | None) -> Selection:
     notes = runtime.workspace.notes()
     skipped += notes.left_out
     for note in notes.notes:
-        if runtime.redactor.findings(note.text):
-            skipped.append(LeftOut(note.citation, note.path, "secret"))
+        reason = _unfit(runtime, note.citation, note.text, aside)
+        if reason:
+            skipped.append(LeftOut(note.citation, note.path, reason))
             continue
         scope = "all projects" if note.is_global or note.project is None else note.project
         candidates.append(
@@ -125,6 +128,15 @@ def gather(runtime: Runtime, last: VersionRow | None) -> Selection:
     return replace(
         selection, manifest=replace(selection.manifest, left_out=selection.manifest.left_out + tuple(skipped))
     )
+
+
+def _unfit(runtime: Runtime, citation: str, text: str | None, aside: frozenset[str]) -> str:
+    """Why a source is no input now; empty when it is one."""
+    if text is None:
+        return "missing"
+    if citation in aside:
+        return forgetting.RESTORED
+    return "secret" if runtime.redactor.findings(text) else ""
 
 
 # -- before the work --------------------------------------------------------------------------------------

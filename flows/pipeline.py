@@ -13,8 +13,8 @@ from typing import Any
 
 import consolidate.run
 import extract
-from consolidate import publish
 from consolidate.outcomes import ConsolidateOutcome, Deferred, Failed, Published, Stopped
+from consolidate.service import LongMemory
 from memory import models
 from memory.clock import iso
 from memory.errors import SlowwaveError
@@ -101,7 +101,7 @@ def described(error: Exception) -> str:
 
 def recover(runtime: Runtime) -> tuple[str, ...]:
     """Finishes or undoes interrupted publishes and ends claims whose process is gone."""
-    lines = publish.recover(runtime.settings, runtime.store, runtime.workspace, owner=runtime.owner)
+    lines = LongMemory(runtime).recover()
     lines += [f"{job.kind} {job.key}: its process ended without a word" for job in runtime.store.jobs.reap()]
     for line in lines:
         runtime.progress(Step("recover", line))

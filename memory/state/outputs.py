@@ -50,6 +50,14 @@ class Outputs(Aggregate):
         changes = {name: statement.excluded[name] for name in values if name != "rollout"}
         tx.execute(statement.on_conflict_do_update(index_elements=["rollout"], set_=changes), values)
 
+    def rewrite(self, row: OutputRow, tx: Tx | None = None) -> None:
+        """Writes a row without a claim: for changes the user asked for (forget, restore), under the writer lock."""
+        values = _values(row) | {"token": 0}
+        with self._db.write(tx) as connection:
+            statement = insert(connection, outputs)
+            changes = {name: statement.excluded[name] for name in values if name != "rollout"}
+            connection.execute(statement.on_conflict_do_update(index_elements=["rollout"], set_=changes), values)
+
     def get(self, rollout: RolloutId, tx: Tx | None = None) -> OutputRow | None:
         with self._db.read(tx) as connection:
             row = connection.execute(select(*_READ).where(outputs.c.rollout == str(rollout))).one_or_none()

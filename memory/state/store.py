@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import stat
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from contextvars import ContextVar
 from datetime import datetime
 from pathlib import Path
@@ -17,7 +18,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from memory.clock import Clock
-from memory.errors import StateCorruptError, StateError
+from memory.errors import StateBusyError, StateCorruptError, StateError
 from memory.settings import Settings
 from memory.state import dialect
 from memory.state.base import Tx
@@ -165,6 +166,25 @@ class Store:
             yield
         except (DBAPIError, PoolTimeout) as error:
             raise dialect.translate(error, self._place) from None
+
+    def scrub(self) -> None:
+        """Removes from the database files what deleted rows left behind (free pages, write-ahead log) [M48 M56].
+
+        On SQLite it rewrites the file; elsewhere the server's own vacuum does it in time.
+        """
+        path = dialect.sqlite_path(self._engine.url)
+        if path is None:
+            return
+        self._engine.dispose()
+        try:
+            with closing(sqlite3.connect(path, timeout=self.settings.state.busy_seconds, isolation_level=None)) as raw:
+                raw.execute("VACUUM")
+                raw.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        except sqlite3.OperationalError:
+            raise StateBusyError(
+                f"{self._place} is in use, so deleted text could not be scrubbed from its file yet.",
+                hint="Stop other slowwave processes and run the command again.",
+            ) from None
 
     # -- facts ----------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import insert, select
+from sqlalchemy import insert, select, update
 
 from memory.clock import iso, parse_iso
 from memory.model import InputFile, LeftOut, Manifest
@@ -39,6 +39,11 @@ class Versions(Aggregate):
     def add(self, row: VersionRow, tx: Tx) -> None:
         """Adds the row inside the publishing transaction (check the lease in it first). Numbers are never reused."""
         tx.execute(insert(versions), {name: getattr(row, name) for name in VersionRow.__dataclass_fields__})
+
+    def rewrite(self, row: VersionRow, tx: Tx) -> None:
+        """Replaces a row: a forget takes sources and texts out of the history too. Raises nothing when it is gone."""
+        values = {name: getattr(row, name) for name in VersionRow.__dataclass_fields__ if name != "number"}
+        tx.execute(update(versions).where(versions.c.number == row.number).values(**values))
 
     def latest(self, tx: Tx | None = None) -> VersionRow | None:
         with self._db.read(tx) as connection:

@@ -294,14 +294,19 @@ class Workspace:
 
         `without` are citations that must not come back. Inputs the version does not know stay and are named.
         """
+        restored = self.restore_inputs(version, without=without)
+        if self.summary_sha() != version.sha256:
+            self.install_summary(version.summary, expect_old_sha)
+        return restored
+
+    def restore_inputs(self, version: Version, *, without: Collection[str] = ()) -> Restored:
+        """The first half of `restore`: the inputs alone."""
         kept = [item for item in version.manifest.inputs if item.citation not in without]
         for item in kept:
             path, text = item.path, version.texts[item.path]
             with self._locked():
                 if self._text(path, limit=MAX_NOTES_BYTES) != text:
                     self._files.write(path, encode(text), NOTE if path.startswith(layout.NOTES) else ROLLOUT)
-        if self.summary_sha() != version.sha256:
-            self.install_summary(version.summary, expect_old_sha)
         known = {item.path for item in kept}
         others = [path for path, kind in staging.live_inputs(self._files).items() if kind == "file"]
         return Restored(
