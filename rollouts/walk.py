@@ -13,8 +13,8 @@ from memory.settings import Settings
 from memory.state.schema import path_text
 from rollouts.adapters import ADAPTERS
 
-SUFFIXES = (".jsonl", ".jsonl.zst", ".jsonl.gz")
-COMPRESSED = (".zst", ".gz")
+PLAIN = ".jsonl"
+PACKED = (".jsonl.zst", ".jsonl.gz")
 Mark = tuple[str, int, int, str, str]
 """(path, size, mtime_ns, inode, id) of a row as the state stores it."""
 
@@ -99,49 +99,82 @@ def _visit(
     entries: list[os.DirEntry[str]], owners: tuple[Host, ...], known: dict[str, Mark], found: Walk, limit: int
 ) -> list[str]:
     """One folder's files; returns its sub-folders. The loop every file of every walk goes through."""
-    files = [entry for entry in entries if entry.name.endswith(SUFFIXES)]
-    folders = [] if len(files) == len(entries) else _folders(entries, found)
-    before = found.files
-    if before + len(files) > limit:
-        files.sort(key=lambda entry: entry.name, reverse=True)
-    twins = _twins(files)
-    pop, fresh = known.pop, found.fresh
-    for entry in files:
-        if found.files >= limit:
-            found.left_out += not entry.is_dir(follow_symlinks=False)
+    room = limit - found.files
+    if len(entries) > room:
+        entries.sort(key=lambda entry: entry.name, reverse=True)
+    folder = _Folder(owners, known, found)
+    pop, taken = known.pop, 0
+    others: list[os.DirEntry[str]] = []
+    for entry in entries:
+        if entry.name[-6:] != PLAIN or taken >= room:
+            others.append(entry)
             continue
         try:
             stat = entry.stat(follow_symlinks=False)
         except OSError:
             found.skipped.append((entry.path, "vanished"))
             continue
-        if stat.st_mode & _FORMAT != _REGULAR or (twins and entry.name in twins):
-            _odd(entry, stat.st_mode & _FORMAT, folders, found)
-            continue
-        found.files += 1
-        path = entry.path
-        mark = pop(path, None) or (None if path.isascii() else pop(path_text(path), None))
-        if mark is None:
-            fresh.append(Found(path, stat.st_size, stat.st_mtime_ns, stat.st_ino, owners, None))
-            continue
-        _, size, mtime_ns, inode, row = mark
-        if size != stat.st_size or mtime_ns != stat.st_mtime_ns or inode != str(stat.st_ino):
-            fresh.append(Found(path, stat.st_size, stat.st_mtime_ns, stat.st_ino, owners, row))
+        mark = pop(entry.path, None)
+        if mark and mark[1] == stat.st_size and mark[2] == stat.st_mtime_ns and mark[3] == str(stat.st_ino):
+            taken += 1
+        else:
+            taken += folder.take(entry, stat, mark)
+    if others:
+        taken += folder.take_others(others, {entry.name for entry in entries}, room - taken)
+    found.files += taken
     if owners:
-        found.by_host[owners[0]] += found.files - before
-    return folders
+        found.by_host[owners[0]] += taken
+    return folder.folders
 
 
-def _folders(entries: list[os.DirEntry[str]], found: Walk) -> list[str]:
-    folders = []
-    for entry in entries:
-        if entry.name.endswith(SUFFIXES):
-            continue
-        if entry.is_dir(follow_symlinks=False):
-            folders.append(entry.path)
-        elif entry.is_symlink() and _is(entry.is_dir):
-            found.skipped.append((entry.path, "symlink"))
-    return folders
+class _Folder:
+    """What the quick loop leaves: new and changed files, compressed ones, folders, and what is neither."""
+
+    def __init__(self, owners: tuple[Host, ...], known: dict[str, Mark], found: Walk) -> None:
+        self.folders: list[str] = []
+        self._owners = owners
+        self._known = known
+        self._found = found
+
+    def take(self, entry: os.DirEntry[str], stat: os.stat_result, mark: Mark | None) -> int:
+        """1 for a session file, 0 for a folder named like one, a link, or what must never be opened."""
+        form, path = stat.st_mode & _FORMAT, entry.path
+        if form == _FOLDER:
+            self.folders.append(path)
+            return 0
+        if form != _REGULAR:
+            self._found.skipped.append((path, "symlink" if form == _LINK else "not_a_file"))
+            return 0
+        mark = mark or self._known.pop(path if path.isascii() else path_text(path), None)
+        if mark is None or mark[1:4] != (stat.st_size, stat.st_mtime_ns, str(stat.st_ino)):
+            known = None if mark is None else mark[4]
+            self._found.fresh.append(Found(path, stat.st_size, stat.st_mtime_ns, stat.st_ino, self._owners, known))
+        return 1
+
+    def take_others(self, entries: list[os.DirEntry[str]], names: set[str], room: int) -> int:
+        """How many of them are session files that were looked at; `room` is how many may be."""
+        taken = 0
+        for entry in entries:
+            packed = entry.name.endswith(PACKED)
+            if entry.is_dir(follow_symlinks=False):
+                self.folders.append(entry.path)
+            elif packed and entry.name.rpartition(".")[0] in names:
+                self._found.skipped.append((entry.path, "twin"))
+            elif packed and taken < room:
+                taken += self._take_packed(entry)
+            elif packed or entry.name.endswith(PLAIN):
+                self._found.left_out += 1
+            elif entry.is_symlink() and _is(entry.is_dir):
+                self._found.skipped.append((entry.path, "symlink"))
+        return taken
+
+    def _take_packed(self, entry: os.DirEntry[str]) -> int:
+        try:
+            stat = entry.stat(follow_symlinks=False)
+        except OSError:
+            self._found.skipped.append((entry.path, "vanished"))
+            return 0
+        return self.take(entry, stat, self._known.pop(entry.path, None))
 
 
 def _list(folder: str, found: Walk) -> list[os.DirEntry[str]]:
@@ -155,24 +188,6 @@ def _list(folder: str, found: Walk) -> list[os.DirEntry[str]]:
         found.failed.append(folder)
         found.skipped.append((folder, "denied" if isinstance(error, PermissionError) else "io_error"))
         return []
-
-
-def _twins(entries: list[os.DirEntry[str]]) -> set[str]:
-    """Names of compressed files whose plain form lies beside them."""
-    packed = [entry.name for entry in entries if entry.name.endswith(COMPRESSED)]
-    if not packed:
-        return set()
-    names = {entry.name for entry in entries}
-    return {name for name in packed if name.rpartition(".")[0] in names}
-
-
-def _odd(entry: os.DirEntry[str], form: int, folders: list[str], found: Walk) -> None:
-    """A folder named like a session, a link, the packed twin of a plain file, or what must never be opened."""
-    if form == _FOLDER:
-        folders.append(entry.path)
-    else:
-        why = {_LINK: "symlink", _REGULAR: "twin"}.get(form, "not_a_file")
-        found.skipped.append((entry.path, why))
 
 
 def _is(question: Callable[[], bool]) -> bool:
