@@ -14,7 +14,7 @@ from memory.model import DIFF_NAME, SUMMARY_NAME
 from memory.offline.contents import contents
 from memory.offline.digest import candidates
 from memory.offline.layout import Demands, compose
-from memory.offline.sources import Row, Source, rows, source
+from memory.offline.sources import Row, Source, by_project, rows, source
 
 BATCH = 128
 """Files asked for in one turn."""
@@ -79,6 +79,7 @@ def _compose(talk: _Talk, previous: str) -> str:
         text = _whole(talk.read.get(row.path, {}))
         if row.path not in talk.refused and (read := source(row, text)) is not None:
             found.append(read)
+    found = by_project(found)
     return compose([*candidates(found), *contents(found)], previous, found, _demands(talk, previous))
 
 

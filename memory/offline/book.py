@@ -17,10 +17,14 @@ EVERYWHERE = "*"
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What proves an entry (an anchor or a citation), and the project it was said in (`*`: for all projects)."""
+    """What proves an entry (an anchor or a citation), and the project it was said in (`*`: for all projects).
+
+    `confirms`: it only agrees with what another mark states.
+    """
 
     name: str
     scope: str = ""
+    confirms: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ SUBJECT_SHARE = 0.25
 """A replaced line must be recognisable in the one that replaced it, by at least this share of its words."""
 SPOKEN_SHARE = 0.5
 SUPPORT_SHARE = 0.34
-_CORRECTED = leads("corrected")
+_CORRECTED, _CONFIRMED = leads("corrected"), leads("confirmed")
 _LISTING = leads("changed") + leads("used") + leads("reported")
 _THEN = marks("then")
 _PLAIN_CHECK = re.compile(r"^`(?:(?![&|;=<>])[^`]){3,48}`(?! …)\D{0,20}$")
@@ -62,9 +62,29 @@ def candidates(sources: list[Source]) -> list[Candidate]:
             book.add(entry)
     known = {source.citation: source for source in by_time}
     age = {source.citation: place / max(1, len(by_time)) for place, source in enumerate(by_time)}
+    _confirm(book, by_time)
     _unify_checks(book)
     found = [line for entry in book.all() if (line := _line(entry, known, age)) is not None]
     return _without_repeats(_spread(found))
+
+
+def _confirm(book: Book, by_time: list[Source]) -> None:
+    """A record in which the person confirmed a preferred tool ("yes, Vitest is right") supports that preference too."""
+    preferring: dict[tuple[str, str], list[int]] = {}
+    for place, entry in book.entries.items():
+        if entry.section == PREFERENCES:
+            for value in subject(entry.text).wants:
+                preferring.setdefault(value, []).append(place)
+    for source in by_time:
+        for line in source.lines.get(_WORKED, ()):
+            if not (line.spoken and line.text.startswith(_CONFIRMED)):
+                continue
+            for value in sorted(subject(line.text).wants):
+                for place in preferring.get(value, ())[-1:]:
+                    entry = book.entries[place]
+                    if source.scope in entry.scopes:
+                        mark = Mark(source.citation, source.scope, confirms=True)
+                        book.entries[place] = replace(entry, marks=tuple(dict.fromkeys([*entry.marks, mark])))
 
 
 def _unify_checks(book: Book) -> None:
@@ -195,9 +215,10 @@ _RANK = {
 
 
 def _newest(marked: Iterable[Mark], known: Mapping[str, Source]) -> list[str]:
-    """The citations of the newest sources, newest first, bounded."""
-    names = {mark.name for mark in marked if mark.name in known}
-    return sorted(names, key=lambda name: (known[name].order, name), reverse=True)[:MAX_CITATIONS]
+    """The citations of the newest sources that state it, newest first, then of those that confirm it; bounded."""
+    stating = {mark.name: not mark.confirms for mark in marked if mark.name in known}
+    ranked = sorted(stating, key=lambda name: (stating[name], known[name].order, name), reverse=True)
+    return ranked[:MAX_CITATIONS]
 
 
 def _scoped(text: str, entry: Entry, known: Mapping[str, Source], code: str) -> str:

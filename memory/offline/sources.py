@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from memory import support
 from memory.clock import iso
@@ -58,6 +58,7 @@ class Source:
     proof: str
     terms: frozenset[str]
     spoken_terms: frozenset[str]
+    folder: str = ""
 
     @property
     def citation(self) -> str:
@@ -111,7 +112,25 @@ def _record(row: Row, text: str) -> Source | None:
         proof=proof,
         terms=support.terms(proof),
         spoken_terms=_terms(line.text for found in lines.values() for line in found if line.spoken),
+        folder=header.cwd or "",
     )
+
+
+def by_project(sources: Iterable[Source]) -> list[Source]:
+    """The sources with one scope for one code base: a host that records no remote gives a folder another identity."""
+    found = list(sources)
+    leader: dict[str, str] = {}
+
+    def top(key: str) -> str:
+        while leader.setdefault(key, key) != key:
+            key = leader[key]
+        return key
+
+    for item in found:
+        if item.scope != EVERYWHERE and item.folder:
+            first, second = sorted((top(item.scope), top(f"folder:{item.name}:{item.folder}")))
+            leader[second] = first
+    return [item if item.scope == EVERYWHERE else replace(item, scope=top(item.scope)) for item in found]
 
 
 def _terms(texts: Iterable[str]) -> frozenset[str]:

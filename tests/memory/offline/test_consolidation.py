@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable
 from typing import Any
@@ -360,3 +361,28 @@ async def test_the_port_is_that_of_a_free_model_with_a_large_window() -> None:
     assert reply.finish == "tool_calls"
     assert "extractive" in model.notice
     await model.close()
+
+
+@pytest.mark.fault("X25")
+def test_one_folder_is_one_project_even_where_a_host_recorded_no_remote(said: Call, space: Call, stage2: Call) -> None:
+    first = said("New tests use Jest, and they go under tests/", day=1)
+    second = said("From now on use Vitest for all new tests, not Jest.", day=2)
+    other = dataclasses.replace(first, text=first.text.replace("project: shop-id", "project: 0123456789ab"))
+    assert stage2(space([other, second])).section(PREFERENCES) == [
+        f"- In `shop`: From now on use Vitest for all new tests, not Jest. [{second.citation}]"
+    ]
+    elsewhere = dataclasses.replace(other, text=other.text.replace("cwd: /home/dev/shop", "cwd: /srv/shop"))
+    assert len(stage2(space([elsewhere, second])).section(PREFERENCES)) == 2
+
+
+def test_a_session_that_confirms_a_preference_supports_it(
+    evidence: Build, stored: Call, said: Call, space: Call, stage2: Call
+) -> None:
+    rule = said("From now on use Vitest for all new tests, not Jest.", day=1)
+    log = evidence(2).human("please cover shippingCost, same test conventions as before").edits("tests/a.test.ts")
+    log.closes("Done with Vitest.").human("yes, Vitest is right, exactly how I want it. thanks")
+    confirmed = stored(str(log), "s2")
+    lines = stage2(space([rule, confirmed])).section(PREFERENCES)
+    assert lines == [
+        f"- In `shop`: From now on use Vitest for all new tests, not Jest. [{rule.citation}] [{confirmed.citation}]"
+    ]
