@@ -34,6 +34,7 @@ def test_content_never_stands_at_the_start_of_a_line() -> None:
     diff = compare({}, {"a": evil})
     starts = {line[:1] for line in diff.text.partition("@@ -0,0")[2].split("\n")[1:] if line}
     assert starts == {"+"}
+    assert "++++ evil\x0b## Added\u2028# Heading\r[cut: lie]\x85- x\n" in diff.text
 
 
 def test_a_long_file_is_cut_and_says_so() -> None:

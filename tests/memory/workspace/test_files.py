@@ -43,6 +43,15 @@ def test_a_written_file_is_read_back_and_belongs_to_its_owner_alone(files: Files
     assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == stat.S_IMODE((tmp_path / "a/b").stat().st_mode) == 0o700
 
 
+def test_a_mask_that_shuts_out_the_owner_does_not_shut_out_the_owner(files: Files, tmp_path: Path) -> None:
+    before = os.umask(0o277)
+    try:
+        files.write("f", b"x", AT)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "f").stat().st_mode) == 0o600
+
+
 @pytest.mark.req("Z103")
 @pytest.mark.fault("M82")
 @pytest.mark.parametrize("code", CODES, ids=errno.errorcode.get)

@@ -89,10 +89,18 @@ def _flip(path: Path) -> None:
     path.write_bytes(bytes(data))
 
 
+def _replace(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+
+
 DAMAGES: dict[str, Callable[[Path], object]] = {
     "a bit of the summary": lambda root: _flip(root / "memory_summary.md"),
     "a bit of an input": lambda root: _flip(root / f"inputs/rollout_summaries/{ONE}.md"),
     "a bit of the manifest": lambda root: _flip(root / "manifest.json"),
+    "a project in the manifest": lambda root: _replace(root / "manifest.json", "acme/shop", "acme/shoq"),
+    "a flag in the manifest": lambda root: _replace(root / "manifest.json", '"pinned": false', '"pinned": true'),
     "no manifest": lambda root: (root / "manifest.json").unlink(),
     "an empty manifest": lambda root: (root / "manifest.json").write_text(""),
     "a list as manifest": lambda root: (root / "manifest.json").write_text("[]"),
