@@ -108,6 +108,61 @@ def doctor(json: Json = False) -> None:
     look.doctor(as_json=json)
 
 
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+@app.command()
+def history(json: Json = False) -> None:
+    """List the published versions: when, by which model, at what cost, and what changed for which reason."""
+    from cli import change
+
+    change.history(as_json=json)
+
+
+@app.command()
+def diff(
+    first: Annotated[int, typer.Argument(help="A version number.")],
+    second: Annotated[int, typer.Argument(help="Another one.")],
+    json: Json = False,
+) -> None:
+    """Show what changed between two versions."""
+    from cli import change
+
+    change.diff(first, second, as_json=json)
+
+
+@app.command()
+def restore(
+    version: Annotated[int, typer.Argument(help="The version to put back.")], yes: Yes = False, json: Json = False
+) -> None:
+    """Put a former version and its inputs back. Never across a clear, never something forgotten."""
+    from cli import change
+
+    change.restore(version, yes=yes, as_json=json)
+
+
+@app.command()
+def forget(
+    reference: Annotated[str, typer.Argument(help="A session, its citation, or a note.")] = "",
+    text: Annotated[str, typer.Option("--text", help="Every line that holds these words.")] = "",
+    project: Annotated[str, typer.Option("--project", help="Every session of this project.")] = "",
+    yes: Yes = False,
+    json: Json = False,
+) -> None:
+    """Take a session, a note, a project or a text out of everything kept, for good."""
+    from cli import change
+
+    change.forget(reference, text=text, project=project, yes=yes, as_json=json)
+
+
+@app.command()
+def clear(yes: Yes = False, json: Json = False) -> None:
+    """Clear long memory. Session histories, short files and settings stay; nothing old comes back."""
+    from cli import change
+
+    change.clear(yes=yes, as_json=json)
+
+
 @app.command(name="try")
 def try_out(
     samples: Annotated[str, typer.Option(help="Folder of sample sessions, used when you have none of your own.")] = "",

@@ -29,6 +29,8 @@ from memory.runtime import Runtime
 from memory.workspace import Staging
 
 ELIDED = "[left out here to keep the conversation short: read the file again if you need it]"
+TARGET_BYTES = 8_000
+"""Size the agent is asked to aim at, so that a later line still finds room."""
 WINDOW_SHARE = 0.7
 """Share of the model's window the conversation may fill before old tool results are left out."""
 
@@ -73,8 +75,7 @@ async def work(
     LoopDetected, Cancelled, or what the model port raises. The confirmed summary is never touched here.
     """
     session = session if session is not None else Session([])
-    system = prompts.render("consolidate_system", **_system_variables())
-    session.messages += [Message("system", system), Message("user", first_message)]
+    session.messages += [Message("system", system_prompt()), Message("user", first_message)]
     deadline = runtime.clock.monotonic() + runtime.settings.consolidate.batch_minutes * 60
     window = await _cancellable(runtime, runtime.consolidate_model.window())
     verdict: Verdict | None = None
@@ -222,13 +223,15 @@ def _repair_message(verdict: Verdict, text: str) -> str:
     )
 
 
-def _system_variables() -> dict[str, object]:
-    return {
-        "summary_name": SUMMARY_NAME,
-        "diff_name": DIFF_NAME,
-        "max_bytes": MAX_SUMMARY_BYTES,
-        "target_bytes": 8_000,
-    }
+def system_prompt() -> str:
+    """The agent's standing instructions."""
+    return prompts.render(
+        "consolidate_system",
+        summary_name=SUMMARY_NAME,
+        diff_name=DIFF_NAME,
+        max_bytes=MAX_SUMMARY_BYTES,
+        target_bytes=TARGET_BYTES,
+    )
 
 
 async def _cancellable(runtime: Runtime, work: Awaitable[R]) -> R:

@@ -33,6 +33,7 @@ PINNED_SHARE = 0.6
 """Least share of a pinned note's words in the bullets that cite it."""
 FULL_BYTES = 9_000
 """From this size on, new sources may stay unlisted for lack of room."""
+FRONT_MATTER = re.compile(r"\A---\n.*?\n---\n", re.DOTALL)
 INDEX = HEADINGS[3]
 PERSONAL = HEADINGS[:2]
 
@@ -106,8 +107,9 @@ def source_from_rollout(citation: str, text: str) -> Source:
 
 def source_from_note(citation: str, text: str, *, order: str = "", pinned: bool = False) -> Source:
     """A note: something a person asked to remember, so all of it is spoken."""
-    lines = tuple(line.strip() for line in text.split("\n") if line.strip())
-    return Source(citation, text, lines, (text,), order, pinned)
+    body = FRONT_MATTER.sub("", text, count=1)
+    lines = tuple(line.strip() for line in body.split("\n") if line.strip())
+    return Source(citation, body, lines, (body,), order, pinned)
 
 
 def judge(case: Case) -> Verdict:

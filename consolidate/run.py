@@ -68,6 +68,11 @@ async def run(runtime: Runtime) -> ConsolidateOutcome:
         return _failed(runtime, lease, error, session)
 
 
+def instructions() -> str:
+    """The stage's instructions in force, for the copy in the workspace [Z045]."""
+    return agent.system_prompt()
+
+
 def gather(runtime: Runtime, last: VersionRow | None) -> Selection:
     """Every source of this generation, chosen by the rules of `select`; what could not be read is left out with why."""
     used = runtime.store.usage.last_used()

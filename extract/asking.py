@@ -93,16 +93,21 @@ class Answer:
     asked: bool = True
 
 
-async def ask(task: Task, window: int) -> Answer:
-    """One model call where the evidence fits; on overflow half the evidence, at once, at most five times [M1 X9]."""
+def budgets(task: Task, window: int) -> tuple[int, int]:
+    """Tokens for the evidence of a first attempt and for the answer [Z075]."""
     settings, name = task.runtime.settings.extract, task.runtime.extract_model.name
     tokens = task.tokens
     output = max(64, min(settings.max_output_tokens, int(window * OUTPUT_SHARE)))
     fixed = tokens.count(task.system() + task.user("")) + FRAME_TOKENS
     share = min(int(window * settings.window_share), window - output)
-    budget = max(SMALLEST_BUDGET, tokens.allowance(share, name) - fixed)
+    return max(SMALLEST_BUDGET, tokens.allowance(share, name) - fixed), output
+
+
+async def ask(task: Task, window: int) -> Answer:
+    """One model call where the evidence fits; on overflow half the evidence, at once, at most five times [M1 X9]."""
+    budget, output = budgets(task, window)
     for shrinks in range(MAX_SHRINKS + 1):
-        evidence = await asyncio.to_thread(_evidence, task, budget)
+        evidence = await asyncio.to_thread(evidence_of, task, budget)
         if evidence.no_user_text:
             # Discovery sees head and tail only: that no person spoke at all shows here, before anything is paid for.
             return Answer(coverage=dict(evidence.coverage), asked=False)
@@ -129,7 +134,8 @@ async def ask(task: Task, window: int) -> Answer:
     raise AssertionError("unreachable")
 
 
-def _evidence(task: Task, budget: int) -> Evidence:
+def evidence_of(task: Task, budget: int) -> Evidence:
+    """What a model may see of the rollout within a budget of tokens."""
     return evidences.build(
         task.found.transcript,
         budget_tokens=budget,

@@ -71,14 +71,14 @@ async def extract_one(runtime: Runtime, row: RolloutRow, window: int, kin: Kin) 
 async def _work(runtime: Runtime, row: RolloutRow, lease: Lease, window: int, kin: Kin) -> ExtractOutcome:
     found = await asyncio.to_thread(reading.read, runtime, row, kin)
     runtime.check_cancelled()
-    task = Task(runtime, row, found, _header(row, found))
+    task = Task(runtime, row, found, header_of(row, found))
     answer = await ask(task, window)
     runtime.check_cancelled()
     failpoints.hit("extract.asked")
     return storing.keep(task, lease, answer) if answer.body else storing.keep_nothing(task, lease, answer)
 
 
-def _header(row: RolloutRow, found: Reading) -> SummaryHeader:
+def header_of(row: RolloutRow, found: Reading) -> SummaryHeader:
     """All of the header but what the answer tells."""
     transcript = found.transcript
     return SummaryHeader(

@@ -102,6 +102,7 @@ def described(error: Exception) -> str:
 def recover(runtime: Runtime) -> tuple[str, ...]:
     """Finishes or undoes interrupted publishes and ends claims whose process is gone."""
     lines = LongMemory(runtime).recover()
+    runtime.workspace.write_instructions(extract=extract.instructions(), consolidate=consolidate.run.instructions())
     lines += [f"{job.kind} {job.key}: its process ended without a word" for job in runtime.store.jobs.reap()]
     for line in lines:
         runtime.progress(Step("recover", line))

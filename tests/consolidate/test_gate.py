@@ -293,6 +293,15 @@ def test_a_pinned_note_must_be_present() -> None:
     assert case(with_line(line, "## User preferences"), sources=sources).passed
 
 
+def test_the_front_matter_of_a_note_needs_no_support_and_gives_none() -> None:
+    note = source_from_note(
+        "note:n", "---\nproject: p1\npinned: true\ncreated: 2026-11-01\n---\nAsk first\n", pinned=True
+    )
+    sources = {**SOURCES, note.citation: note}
+    assert case(with_line("- Ask first [note:n]", "## User preferences"), sources=sources).passed
+    assert "unsupported_quote" in rules(case(with_line("- Ask first in 2026 [note:n]"), sources=sources))
+
+
 def test_all_violations_are_reported_at_once() -> None:
     text = GOOD.replace("v1", "v2", 1) + "```\n- uncited\n" + f"- Works with Alice [{A}]\n"
     assert {"first_line", "fence", "uncited", "unsupported_quote"} <= rules(case(text))

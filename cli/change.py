@@ -1,0 +1,244 @@
+"""The commands that change memory by hand: clear, forget, restore; and history and diff, which show what changed."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+
+from cli.output import line, money, print_json, table
+from consolidate.service import LongMemory
+from memory.errors import Cancelled, UnknownReference, UsageError
+from memory.model import RolloutId
+from memory.runtime import open_runtime
+from memory.settings import load
+from memory.state import VersionRow
+from recall.trace import Tracer
+
+
+@contextmanager
+def service() -> Iterator[LongMemory]:
+    """The service over the user's store, after recovery."""
+    with open_runtime(load()) as runtime:
+        found = LongMemory(runtime)
+        for text in found.recover():
+            line(f"recovered  {text}")
+        yield found
+
+
+def _confirm(question: str, *, yes: bool) -> None:
+    """Asks on a terminal; elsewhere only `--yes` will do. Raises Cancelled when the answer is no."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise UsageError("This needs a confirmation and there is no terminal.", hint="Give --yes.")
+    if not typer.confirm(question, default=False):
+        raise Cancelled("Nothing was changed.")
+
+
+def clear(*, yes: bool, as_json: bool) -> None:
+    """`slowwave clear`."""
+    with service() as memory:
+        before = memory.preview_clear()
+        if not as_json:
+            line(
+                f"goes:  the summary, {before.sources} rollout summaries, {before.notes} notes, "
+                f"{before.versions} versions ({before.files} files, {before.bytes:,} bytes)"
+            )
+            line(f"stays: {before.sessions_kept} session histories, short files, settings, the ledger of costs")
+            line("Nothing of a session up to this moment can become memory again; what is written later can.")
+        _confirm("Clear long memory?", yes=yes)
+        report = memory.clear()
+    if as_json:
+        print_json(
+            {
+                "generation": report.generation,
+                "left": {
+                    "files": report.files_left,
+                    "rows": report.rows_left,
+                    "versions": report.versions_left,
+                    "old_folders": report.old_folders_left,
+                },
+            }
+        )
+    else:
+        line(
+            f"cleared: {report.files_left} files, {report.rows_left} rows, {report.versions_left} versions, "
+            f"{report.old_folders_left} old folders left; generation {report.generation}"
+        )
+    if not report.clean:
+        sys.exit(1)
+
+
+def forget(reference: str, *, text: str, project: str, yes: bool, as_json: bool) -> None:
+    """`slowwave forget`."""
+    if sum(map(bool, (reference, text, project))) != 1:
+        raise UsageError("Name one thing to forget: a session, a note, --project or --text.")
+    with service() as memory:
+        rollouts, notes = _targets(memory, reference, project)
+        _announce(memory, rollouts, notes, text, quiet=as_json)
+        _confirm("Forget this for good?", yes=yes)
+        report = memory.forget(rollouts=rollouts, notes=notes, text=text)
+    if as_json:
+        print_json(
+            {
+                "rollouts": [str(rollout) for rollout in report.rollouts],
+                "notes": list(report.notes),
+                "lines_removed": len(report.lines),
+                "lines_kept_with_other_sources": report.kept,
+                "versions_purged": report.versions,
+                "version": report.version,
+            }
+        )
+        return
+    line(
+        f"forgotten: {len(report.rollouts)} sessions, {len(report.notes)} notes; {len(report.lines)} lines left the "
+        f"summary, {report.kept} went on with their other sources; {report.versions} versions purged"
+    )
+
+
+def _targets(memory: LongMemory, reference: str, project: str) -> tuple[list[RolloutId], list[str]]:
+    runtime = memory.runtime
+    if project:
+        rows = [row for row in runtime.store.rollouts.all() if project in {row.project, row.project_name}]
+        if not rows:
+            raise UnknownReference(f"No session belongs to project {project!r}.", hint="Nothing was forgotten.")
+        return [row.id for row in rows], []
+    if not reference:
+        return [], []
+    notes = {note.name for note in runtime.workspace.notes().notes}
+    name = reference.removeprefix("note:")
+    if name in notes and (reference.startswith("note:") or ":" not in reference):
+        return [], [name]
+    rows = Tracer(runtime.store, runtime.workspace, runtime.redactor).find(reference)
+    rows += [
+        row for row in runtime.store.rollouts.all() if reference.strip("[]") in {row.id.citation, row.id.source_id}
+    ]
+    found = list(dict.fromkeys(row.id for row in rows))
+    if not found:
+        raise UnknownReference(f"No session or note answers to {reference!r}.", hint="Nothing was forgotten.")
+    if len(found) > 1:
+        ids = ", ".join(map(str, found[:4]))
+        raise UnknownReference(f"{len(found)} sessions begin with {reference!r} ({ids} …).", hint="Type more of it.")
+    return found, []
+
+
+def _announce(memory: LongMemory, rollouts: list[RolloutId], notes: list[str], text: str, *, quiet: bool) -> None:
+    if quiet:
+        return
+    for rollout in rollouts[:20]:
+        line(f"session {rollout}")
+    if len(rollouts) > 20:
+        line(f"and {len(rollouts) - 20} more sessions")
+    for name in notes:
+        line(f"note {name}")
+    if text:
+        found = memory.find(text)
+        for claim in found.lines:
+            line(f"line {claim.line}: {claim.text}")
+        for rollout, bullets in found.bullets.items():
+            for bullet in bullets:
+                line(f"{rollout}: {bullet}")
+        for name in found.notes:
+            line(f"note {name} (goes whole)")
+
+
+def restore(number: int, *, yes: bool, as_json: bool) -> None:
+    """`slowwave restore`."""
+    with service() as memory:
+        row = memory.version(number)
+        if not as_json:
+            line(f"version {row.number} of {row.published.isoformat(timespec='minutes')} and its inputs come back")
+        _confirm("Restore this version?", yes=yes)
+        report = memory.restore(number)
+    if as_json:
+        print_json(
+            {
+                "version": report.version,
+                "restored": report.restored,
+                "skipped": list(report.skipped),
+                "set_aside": list(report.set_aside),
+            }
+        )
+        return
+    line(f"restored version {report.restored} as version {report.version}")
+    if report.skipped:
+        line(f"not brought back, because they were forgotten: {', '.join(report.skipped)}")
+    if report.set_aside:
+        line(f"set aside until they are extracted anew: {', '.join(report.set_aside)}")
+
+
+def history(*, as_json: bool) -> None:
+    """`slowwave history`."""
+    with service() as memory:
+        rows = memory.history()
+        kept = set(memory.runtime.workspace.versions())
+    if as_json:
+        print_json([_row_json(row, kept) for row in rows])
+        return
+    if not rows:
+        line("Nothing has been published yet. Start with: slowwave run")
+    for row in rows:
+        counts: dict[str, int] = {}
+        for change in row.changes:
+            counts[change["kind"]] = counts.get(change["kind"], 0) + 1
+        what = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items())) or "no line changed"
+        gone = "" if row.number in kept else " (no longer kept)"
+        cost = f"{row.requests} requests, {row.input_tokens + row.output_tokens:,} tokens, money {money(row.money)}"
+        line(
+            f"version {row.number}  {row.published.isoformat(timespec='minutes')}  {row.model}  {cost}  {what}{gone}",
+            style="bold",
+        )
+        for change in row.changes:
+            into = f" → {change['into']}" if change.get("into") else ""
+            line(
+                f"    {change['kind']}: {change['text']}{into}" + (f" ({change['reason']})" if change["reason"] else "")
+            )
+
+
+def _row_json(row: VersionRow, kept: set[int]) -> dict[str, Any]:
+    return {
+        "version": row.number,
+        "published": row.published.isoformat(),
+        "model": row.model,
+        "requests": row.requests,
+        "input_tokens": row.input_tokens,
+        "output_tokens": row.output_tokens,
+        "money": row.money,
+        "sources": len(row.manifest["inputs"]),
+        "kept": row.number in kept,
+        "changes": row.changes,
+    }
+
+
+def diff(first: int, second: int, *, as_json: bool) -> None:
+    """`slowwave diff`."""
+    with service() as memory:
+        reader = memory.runtime.workspace
+        memory.version(first), memory.version(second)
+        before, after = reader.read_version(first), reader.read_version(second)
+    lines = list(
+        difflib.unified_diff(
+            before.summary.splitlines(),
+            after.summary.splitlines(),
+            f"version {first}",
+            f"version {second}",
+            lineterm="",
+        )
+    )
+    old = {item.citation for item in before.manifest.inputs}
+    new = {item.citation for item in after.manifest.inputs}
+    if as_json:
+        print_json({"diff": lines, "sources_added": sorted(new - old), "sources_removed": sorted(old - new)})
+        return
+    for text in lines:
+        line(text, style={"+": "green", "-": "red"}.get(text[:1], ""))
+    table(
+        "",
+        ["sources", ""],
+        [["added", ", ".join(sorted(new - old)) or "–"], ["removed", ", ".join(sorted(old - new)) or "–"]],
+    )

@@ -1,0 +1,108 @@
+"""Changing memory by hand: shown first, confirmed, proven, and undone only where that is promised."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from memory.documents import claims
+from tests.plugins.command_line import Slowwave
+
+
+def text_of(after_run: Slowwave) -> str:
+    return str(after_run("show", "--json").json["text"])
+
+
+@pytest.mark.parametrize("command", [["clear"], ["forget", "--text", "pnpm"], ["restore", "1"]])
+def test_without_a_terminal_nothing_is_changed_unless_yes_is_given(after_run: Slowwave, command: list[str]) -> None:
+    before = text_of(after_run)
+    done = after_run(*command)
+    assert done.code == 2
+    assert "--yes" in done.err
+    assert text_of(after_run) == before
+
+
+@pytest.mark.req("Z110", "Z113", "Z115")
+@pytest.mark.fault("M55")
+def test_clear_shows_what_goes_and_proves_it_and_nothing_old_comes_back(after_run: Slowwave) -> None:
+    done = after_run("clear", "--yes")
+    assert done.code == 0
+    assert "10 rollout summaries" in done.out
+    assert "0 files, 0 rows, 0 versions, 0 old folders left" in done.out
+    again = after_run("run", "--json").json
+    assert again["extract"]["outcomes"] == []
+    assert after_run("status", "--json").json["coverage"]["skipped"] == {"before_watermark": 11}
+    assert after_run("show").out.startswith("Nothing has been published yet")
+    assert after_run("doctor").code == 0
+
+
+@pytest.mark.fault("M54")
+@pytest.mark.parametrize(
+    "what", [["nobody"], ["--text", "no such words"], ["--project", "none"], [], ["a", "--text", "b"]]
+)
+def test_forgetting_nothing_is_a_failure(after_run: Slowwave, what: list[str]) -> None:
+    before = text_of(after_run)
+    done = after_run("forget", *what, "--yes")
+    assert done.code == 2
+    assert text_of(after_run) == before
+
+
+@pytest.mark.fault("M48", "X40")
+def test_a_forgotten_session_is_gone_from_the_whole_data_folder(after_run: Slowwave, home: Path) -> None:
+    trace = after_run("why", "统一用 pnpm", "--json").json[0]
+    source = trace["sources"][0]
+    words = "package-lock.json，跟"
+    assert words in text_of(after_run)
+    done = after_run("forget", source["source"], "--yes", "--json")
+    assert done.code == 0
+    assert done.json["rollouts"] == [source["source"]]
+    left = [path for path in home.rglob("*") if path.is_file() and words.encode() in path.read_bytes()]
+    assert left == []
+    assert "Vitest" in text_of(after_run)
+    again = after_run("run", "--json").json
+    assert again["extract"]["outcomes"] == []
+    assert words not in text_of(after_run)
+    assert after_run("doctor").code == 0
+
+
+def test_a_forgotten_text_takes_only_its_lines(after_run: Slowwave) -> None:
+    before = claims(text_of(after_run))
+    done = after_run("forget", "--text", "never force-push", "--yes")
+    assert done.code == 0
+    assert "never force-push" in done.out
+    after = [claim.text for claim in claims(text_of(after_run))]
+    assert after == [claim.text for claim in before if "never force-push" not in claim.text]
+
+
+def test_a_project_is_forgotten_whole_and_the_other_stays(after_run: Slowwave) -> None:
+    after_run("forget", "--project", "api", "--yes")
+    text = text_of(after_run)
+    assert "`api`" not in text
+    assert "`shop`" in text
+
+
+@pytest.mark.req("Z117")
+def test_history_diff_and_restore_go_together(after_run: Slowwave) -> None:
+    first = text_of(after_run)
+    after_run("forget", "--text", "whole cents everywhere", "--yes")
+    assert text_of(after_run) != first
+    rows = after_run("history", "--json").json
+    assert [row["version"] for row in rows] == [2, 1]
+    assert rows[1]["changes"][0]["kind"] == "added"
+    assert "version 2" in after_run("history").out
+    restored = after_run("restore", "1", "--yes", "--json").json
+    assert restored["version"] == 3
+    assert "whole cents everywhere" not in text_of(after_run)
+    shown = after_run("diff", "2", "3", "--json").json
+    assert json.dumps(shown["sources_added"]) == "[]"
+    assert after_run("diff", "1", "9").code == 2
+    assert after_run("restore", "9", "--yes").code == 2
+
+
+def test_a_restored_version_stays_until_something_new_is_learnt(after_run: Slowwave) -> None:
+    after_run("restore", "1", "--yes")
+    before = text_of(after_run)
+    assert after_run("run", "--json").json["consolidate"]["code"] == "unchanged"
+    assert text_of(after_run) == before
