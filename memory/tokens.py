@@ -85,10 +85,13 @@ class TokenCounter:
         return self.count(text) if careful is None else min(careful, self.upper_bound(text))
 
     def at_most(self, text: str, limit: int, *, rough: float | None = None, slices: int = 24) -> bool:
-        """Whether `count(text) <= limit`: proven by its bytes, else by `bound`, else by counting."""
+        """Whether `count(text) <= limit`: proven by its bytes, by `bound` from few or more slices, or by counting."""
+        if self.upper_bound(text) <= limit:
+            return True
+        rough = _linear(text) if rough is None else rough
         return (
-            self.upper_bound(text) <= limit
-            or self.bound(text, rough=rough, slices=slices) <= limit
+            (rough * 1.3 < limit and self.bound(text, rough=rough, slices=max(2, slices // 4)) <= limit)
+            or (rough < limit and self.bound(text, rough=rough, slices=slices) <= limit)
             or self.count(text) <= limit
         )
 
@@ -132,7 +135,7 @@ class TokenCounter:
         ratio = max(statistics.fmean(ratios), 0.6)
         dense = b"\n".join(run[0] for run in _RUNS.finditer(text.encode("utf-8", "replace"))).decode()
         extra = max(0.0, self.count(dense) - _linear(dense) * ratio) if dense else 0.0
-        return int(rough * (ratio + error) * _MARGIN + extra) + 1
+        return int(rough * (ratio + error) * (_MARGIN + 0.3 / number) + extra) + 1
 
 
 def _chunks(text: str) -> Iterator[str]:

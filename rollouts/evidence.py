@@ -266,7 +266,7 @@ class _Printer:
             return cap
         if rough <= limit * 1.1 and self._tokens.at_most(text, limit, rough=rough, slices=_SLICES):
             return cap
-        return min(cap, int(size(text) * limit * 0.85 / max(rough, limit * 0.85)))
+        return min(cap, int(size(text) * limit * 0.85 / max(rough, limit)))
 
     def _shortened(self, event: Event, text: str, room: int, absent: int) -> str:
         """Head and tail; the estimate of a tool output is put right by counting until it fits."""
@@ -339,13 +339,11 @@ def _fitted(header: str, chosen: _Selection, printed: dict[int, _Print], budget:
     while True:
         kept = sorted(order)
         text, gaps = _layout(header, chosen.events, kept, printed)
-        excess = 0
-        if tokens.upper_bound(text) > budget and tokens.bound(text) > budget:
-            excess = tokens.count(text) - budget
-        if excess <= 0:
+        if tokens.at_most(text, budget):
             return _Made(text, tuple(printed[index][0] for index in kept), gaps)
         if not order:
             return _Made()
+        excess = tokens.count(text) - budget
         while order and excess > 0:
             excess -= int(tokens.quick(printed[order.pop()][1]))
 

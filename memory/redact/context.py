@@ -142,7 +142,7 @@ def _assigned(data: bytes, match: Match) -> Span | None:
         return None
     between = data[after_key : span[0]]
     at_start = _LINE_START.search(before) is not None
-    ends_line = not data[match.end() : match.end() + 2].strip(b" \t,;\r\n") or data[span[1] : span[1] + 1] in {
+    ends_line = not data[match.end() : match.end() + 2].strip(b" \t,;\r\n\x1e") or data[span[1] : span[1] + 1] in {
         b"",
         b"\n",
     }

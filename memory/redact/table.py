@@ -80,7 +80,9 @@ class Rule:
 
     def find(self, data: bytes, start: int) -> Span | None:
         """The secret of a candidate that begins at byte `start`, None where it is none."""
-        raw = self.full.match(data, start, min(len(data), start + WINDOW))
+        limit = min(len(data), start + WINDOW)
+        stop = data.find(SEPARATOR, start, limit)
+        raw = self.full.match(data, start, limit if stop < 0 else max(stop - 1, start))
         if raw is None:
             return None
         names = {name.decode(): number for name, number in self.full.groupindex.items()}

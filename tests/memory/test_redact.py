@@ -13,7 +13,7 @@ from importlib.metadata import distribution
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from memory.errors import SettingsError
@@ -344,6 +344,8 @@ def test_redacting_twice_changes_nothing(text: str) -> None:
 
 @settings(max_examples=80, deadline=None)
 @given(st.lists(_mixture, max_size=5))
+@example(["PASSWD:A?=", ""])
+@example(["", PEM[300:]])
 def test_many_texts_at_once_come_out_as_one_by_one(texts: list[str]) -> None:
     quick = Redactor(RedactSettings(), quick=True)
     assert quick.redact_many(texts) == [quick.redact(text) for text in texts]

@@ -11,7 +11,7 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from memory.documents import GAP, LABEL, parse_evidence, print_event
@@ -249,6 +249,8 @@ HARD = {
     st.integers(0, 6_000),
     st.sampled_from([None, 0, 3]),
 )
+@example([(TOOL, "rare", 1_031)], 2_024, None)
+@example([(HUMAN, "code", 1_129), (HUMAN, "cjk", 189), (HUMAN, "cjk", 165)], 824, None)
 def test_print_never_exceeds_its_budget(parts: list[tuple[Tier, str, int]], budget: int, since: int | None) -> None:
     found = said(*[(tier, HARD[name][:size]) for tier, name, size in parts])
     made = evidence(found, budget, since=None if since is None else Boundary(since * 100, since, "x"))
