@@ -22,11 +22,10 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 
 import consolidate.agent
 import consolidate.run
-import extract.asking
 import extract.storing
 from bench import bench_memory, timing
 from bench.timing import Row, growth, seconds
-from extract import reading
+from extract import reading, validate
 from extract.outcomes import Kept, NothingKept
 from flows import pipeline
 from memory.model import Host
@@ -34,6 +33,7 @@ from memory.offline import OfflineModel
 from memory.runtime import Runtime, new_run_id, open_runtime
 from memory.settings import Settings, load
 from memory.state import Ledger
+from rollouts import evidence
 from rollouts.adapters import ADAPTERS
 from rollouts.discover import discover
 from rollouts.eligibility import Picks
@@ -60,10 +60,11 @@ def settings(home: Path, sessions: Path, **extract_keys: object) -> Settings:
 
 @dataclass(slots=True)
 class Outcome:
-    """One run: wall seconds, rollouts a model was asked about, calls and input tokens of stage 1, all calls."""
+    """One run: seconds by the clock and of the processor, rollouts a model was asked about, calls and tokens."""
 
     report: pipeline.RunReport
     wall: float
+    busy: float
     asked: int
     extract_calls: int
     extract_tokens: int
@@ -72,13 +73,12 @@ class Outcome:
 
 def run_once(chosen: Settings) -> Outcome:
     with open_runtime(chosen) as runtime:
-        began = time.perf_counter()
+        began, began_busy = time.perf_counter(), time.process_time()
         report = asyncio.run(pipeline.run(runtime, pipeline.Options(picks=Picks(limit=10_000))))
-        wall = time.perf_counter() - began
-        return _outcome(runtime, report, wall)
+        return _outcome(runtime, report, time.perf_counter() - began, time.process_time() - began_busy)
 
 
-def _outcome(runtime: Runtime, report: pipeline.RunReport, wall: float) -> Outcome:
+def _outcome(runtime: Runtime, report: pipeline.RunReport, wall: float, busy: float) -> Outcome:
     assert isinstance(runtime.meter, Ledger)
     stages = {spend.name: spend for spend in runtime.meter.spend("stage", run_id=runtime.run_id)}
     outcomes = report.extracted.outcomes if report.extracted else ()
@@ -87,6 +87,7 @@ def _outcome(runtime: Runtime, report: pipeline.RunReport, wall: float) -> Outco
     return Outcome(
         report,
         wall,
+        busy,
         asked,
         first.requests if first else 0,
         first.input_tokens if first else 0,
@@ -99,9 +100,9 @@ def _outcome(runtime: Runtime, report: pipeline.RunReport, wall: float) -> Outco
 PARTS: tuple[tuple[str, object, str], ...] = (
     ("discover", pipeline, "discover"),
     ("read", reading, "read"),
-    ("evidence", extract.asking, "_evidence"),
+    ("evidence", evidence, "build"),
     ("model, stage 1", OfflineModel, "complete_structured"),
-    ("validate", extract.asking, "validate"),
+    ("validate", validate, "judge"),
     ("store", extract.storing, "keep"),
     ("consolidate", consolidate.run, "run"),
     ("of it: gate", consolidate.agent, "judge"),
@@ -237,19 +238,21 @@ def write_sessions(folder: Path, count: int, turns: int) -> None:
         with path.open("w", encoding="utf-8") as file:
             for _ in range(1 + 4 * turns):
                 text = json.dumps(next(lines), ensure_ascii=False).replace(bench_memory.ID, name)
-                # Every session says things of its own, or the copies would be taken for copies.
+                # Every session has a time and words of its own, or each would be compared with all of its twins.
                 text = text.replace("/home/dev/shop", f"/home/dev/p{number % 10}").replace("`ci/", f"`ci{number}/")
+                text = text.replace("Please use Vitest", f"In module m{number} please use Vitest")
+                text = text.replace(bench_memory.DAY, f"2026-11-{number % 20 + 1:02}T{number // 20 % 24:02}")
                 file.write(text + "\n")
 
 
 def grown(base: Path, label: str, make: Callable[[Path, int], None]) -> Iterator[Row]:
-    """Time of a whole run at 1, 2, 4 and 8 times the input, and the exponent of its growth."""
+    """Processor time of a whole run at 1, 2, 4 and 8 times the input, and the exponent of its growth."""
     times: list[float] = []
     for step in STEPS:
         sessions = base / f"{label}{step}"
         make(sessions, step)
-        walls = [run_once(settings(base / f"h-{label}{step}-{n}", sessions)).wall for n in range(3)]
-        times.append(statistics.median(walls))
+        busy = [run_once(settings(base / f"h-{label}{step}-{n}", sessions)).busy for n in range(3)]
+        times.append(statistics.median(busy))
         print(f"{label} {step}x: {times[-1]:.2f} s", flush=True)
     told = ", ".join(f"{step}x {took:.2f} s" for step, took in zip(STEPS, times, strict=True))
     yield Row(f"growth with {label} (exponent)", growth(STEPS, times), LINEAR, "", told)

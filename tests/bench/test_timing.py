@@ -48,3 +48,9 @@ def test_every_bench_can_be_listed_with_what_it_measures() -> None:
 def test_an_unknown_bench_is_refused_by_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert benches.main(["nosuch"]) == 2
     assert "nosuch" in capsys.readouterr().err
+
+
+def test_the_parts_the_pipeline_bench_times_exist() -> None:
+    from bench import bench_pipeline
+
+    assert [name for name, owner, attribute in bench_pipeline.PARTS if not hasattr(owner, attribute)] == []
