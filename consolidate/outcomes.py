@@ -43,7 +43,8 @@ class Empty:
 
 @dataclass(frozen=True, slots=True)
 class Deferred:
-    """Not now: `running`, `backoff`, `exhausted`, `cooldown`, `budget`, `quota`, `off`. No attempt was spent."""
+    """Not now: `running`, `backoff`, `exhausted`, `cooldown`, `budget`, `quota`, `off`, `inputs_changed`. No attempt
+    was spent."""
 
     code: ClassVar[str] = "deferred"
     reason: str

@@ -18,6 +18,7 @@ from memory.errors import (
     Cancelled,
     FencedError,
     GateRejected,
+    InputsChangedError,
     QuotaModelError,
     SlowwaveError,
     StateBusyError,
@@ -62,6 +63,10 @@ async def run(runtime: Runtime) -> ConsolidateOutcome:
     except asyncio.CancelledError:
         _release(runtime, lease)
         raise
+    except InputsChangedError as error:
+        # Nobody's failure: a session was extracted or a note written meanwhile. The next run takes it in.
+        _release(runtime, lease)
+        return Deferred(error.code, str(error))
     except (BudgetExceeded, QuotaModelError) as error:
         return _paused(runtime, lease, error, session)
     except SlowwaveError as error:
@@ -241,7 +246,8 @@ async def _attempt(
             lambda text: [finding.rule for finding in secrets.findings(text)],
         )
 
-    staging = runtime.workspace.stage(runtime.run_id, manifest, selection.texts, diff.text)
+    # The confirmed text is staged, not what somebody may have made of the file by hand.
+    staging = runtime.workspace.stage(runtime.run_id, manifest, selection.texts, diff.text, summary=previous)
     try:
         if selection.chosen:
             context = CallContext("consolidate", runtime.run_id, runtime.settings.store)

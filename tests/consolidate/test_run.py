@@ -276,9 +276,12 @@ async def test_inputs_that_change_meanwhile_stop_the_publish(bench: StoreBench, 
 
     bench.model.answers = [meddle, "done"]
     outcome = await run(bench.runtime())
-    assert isinstance(outcome, Failed)
-    assert outcome.error == "inputs_changed"
+    assert isinstance(outcome, Deferred)
+    assert outcome.reason == "inputs_changed"
     assert confirmed(bench) == text.encode()
+    job = bench.store.jobs.get("consolidate", "default")
+    assert job is not None
+    assert (job.status, job.attempts) == ("released", 0)
 
 
 @pytest.mark.req("Z083")
