@@ -17,27 +17,29 @@ from memory.redact.measures import (
     is_ordinary,
     is_placeholder,
     is_random,
+    is_scrambled,
     word_set,
     words,
 )
 from memory.redact.table import Match, Rule, Span, rule, text_at
 
 _KEYWORD = (
-    r"(?i:pass(?:word|wd|phrase|code)|passwort|kennwort|contraseña|pwd|secret|token|credential|connection[_-]?string"
+    r"(?:(?i:pass(?:word|wd|phrase|code)|passwort|kennwort|contraseña|pwd"
+    r"|secret|token|credential|connection[_-]?string"
     r"|(?:api|access|private|auth|encrypt|encryption|sign|signing|master|account|shared|app|service|license)[_-]?key"
-    r"|\b_auth\b)"
+    r"|\b_auth\b)|_PASS\b|[_.-]pass\b|\bpass\b|\bpw\b)"
 )
 _TAIL = r"[\w-]{0,32}"
 _CLOSE = r"\\{0,3}[\"'`]?\]?[ \t]{0,4}"
 _SIGN = r"(?:=>|:=|={1,3}|:|：|＝)"
 _TYPED = r"(?::[ \t]{0,2}[A-Za-z_][\w.\[\], |?]{0,40}[ \t]{0,2}=[ \t]{0,2})"
-_PASS = r"(?i:pass(?:word|wd|phrase|code)|passwort|kennwort|contraseña|pwd)"
+_PASS = r"(?:(?i:pass(?:word|wd|phrase|code)|passwort|kennwort|contraseña|pwd)|_PASS\b|[_.-]pass\b|\bpass\b|\bpw\b)"
 _GATE_SIGN = rf"[\w-]*\\*[\"'`]?\]?[ \t]*(?::[ \t]*[A-Za-z_][\w.\[\], |?]*=|{_SIGN})\s*"
 _BREAK = r"(?:[ \t]{0,4}[|>]?[-+]?\\?\r?\n[ \t]{0,24}(?:-[ \t])?)?"
 _ASSIGN = rf"{_CLOSE}(?:{_TYPED}|{_SIGN})[ \t]{{0,4}}{_BREAK}"
 _VALUE = (
-    r"(?:\"(?P<a>(?:[^\"\\\n]|\\[^\n])+)\"|\\{1,3}\"(?P<b>[^\"\\\n]+)\\{1,3}\""
-    r"|'(?P<c>(?:[^'\\\n]|\\[^\n])+)'|`(?P<d>[^`\n]+)`|\\{0,3}[\"'`](?P<f>[^\"'`\n]+)|(?P<e>[^\s\"'`]+))"
+    r"(?:[bBrRuUfF]{0,2}\"(?P<a>(?:[^\"\\\n]|\\[^\n])+)\"|\\{1,3}\"(?P<b>[^\"\\\n]+)\\{1,3}\""
+    r"|[bBrRuUfF]{0,2}'(?P<c>(?:[^'\\\n]|\\[^\n])+)'|`(?P<d>[^`\n]+)`|\\{0,3}[\"'`](?P<f>[^\"'`\n]+)|(?P<e>[^\s\"'`]+))"
 )
 _TAIL_NOT = word_set(
     """
@@ -90,17 +92,21 @@ def trimmed(data: bytes, span: Span, *, query: bool = False) -> Span:
 
 
 def _is_password(key: str) -> bool:
-    return re.search(r"pass|pwd|kennwort|contrase", key, re.IGNORECASE) is not None
+    return re.search(r"pass|pwd|\bpw|kennwort|contrase", key, re.IGNORECASE) is not None
 
 
-def _good_password(value: str, *, quoted: bool, alone: bool) -> bool:
-    """`alone`: the value is all that its line assigns."""
+def _good_password(value: str, *, quoted: bool, alone: bool, tight: bool = False) -> bool:
+    """`alone`: the value is all that its line assigns; `tight`: by a bare equals sign, as in a properties file."""
     if len(value) < 3 or is_name(value):
         return False
     if quoted:
         return " " not in value.strip() or classes(value) >= 4
     digits = any(c.isdigit() for c in value)
-    if is_expression(value) or (is_code(value) and not digits):
+    if is_expression(value):
+        return False
+    if is_scrambled(value) or (alone and tight and value.isalnum() and len(value) >= 6):
+        return True
+    if is_code(value) and not digits:
         return False
     if digits or classes(value) >= 3:
         return len(value) >= 4
@@ -152,7 +158,7 @@ def _assigned(data: bytes, match: Match) -> Span | None:
     constant = at_start and plain_sign and (key + tail).isupper()
     env = constant and (quoted or b" " not in between or not is_code(value))
     if _is_password(key):
-        good = _good_password(value, quoted=quoted, alone=at_start and ends_line)
+        good = _good_password(value, quoted=quoted, alone=at_start and ends_line, tight=between == b"=")
     else:
         good = _good_secret(value, quoted=quoted, env=env)
     return span if good else None
@@ -174,6 +180,11 @@ def _flag(data: bytes, match: Match) -> Span | None:
     return span if good else None
 
 
+def _set_by_command(data: bytes, match: Match) -> Span | None:
+    value = text_at(data, match.span("s"))
+    return match.span("s") if not is_placeholder(value) and _good_secret(value, quoted=False, env=False) else None
+
+
 def _entropic(data: bytes, match: Match) -> Span | None:
     value = text_at(data, match.span("s")).rstrip(".-")
     if is_hex(value) or is_ordinary(value) or is_placeholder(value):
@@ -193,6 +204,7 @@ _WEAK = (
     r"(?i:key|salt|session(?:[_-]?id)?|signature|hmac|auth|otp|seed|nonce|jwt|bearer|cert|webhook|login)"
     r"\\{0,3}[\"'`]?\]?[ \t]{0,3}(?:=>|:=|=|:)[ \t]{0,3}\\{0,3}[\"'`]?"
 )
+_SET = rf"(?i:configure set|config set|\bENV|setx)[ \t]{{1,3}}[\w.:-]{{0,40}}{_KEYWORD}[\w.-]{{0,24}}[ \t]{{1,3}}[\"']?"
 _SIGNATURE = r"[?&](?i:sig|signature|x-(?:amz|goog)-(?:signature|security-token))="
 _IDENTIFIED = r"(?i:identified (?:with \w{1,40} )?by|password)[ \t]{1,3}'"
 
@@ -223,6 +235,14 @@ RULES: tuple[Rule, ...] = (
         rf"{_NAMED_GATE}(?i:value)",
         rf"{_NAMED}(?i:value)[\"']?\s{{0,2}}[:=]\s{{0,2}}[\"']?(?P<s>[^\s\"'<>]{{3,}})",
         only_secrets,
+        rank=5,
+    ),
+    rule("set-command", rf"{_SET}\S{{6}}", rf"{_SET}(?P<s>[^\s\"']{{6,}})", _set_by_command, rank=5),
+    rule(
+        "set-command",
+        r"\bsecret set \S+ (?:--body|-b)[ =]",
+        r"\bsecret set \S{1,64} (?:--body|-b)[ =][\"']?(?P<s>[^\s\"']{6,})",
+        _set_by_command,
         rank=5,
     ),
     rule("sql-password", rf"{_IDENTIFIED}[^'\n]{{2}}", rf"{_IDENTIFIED}(?P<s>[^'\n]{{2,128}})'", only_secrets, rank=5),

@@ -15,6 +15,7 @@ def word_set(text: str) -> frozenset[str]:
 _CLASSES = tuple(map(re.compile, (r"[a-z]", r"[A-Z]", r"\d", r"[^A-Za-z\d]")))
 _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+_CONSONANTS = re.compile(r"[bcdfghjklmnpqrstvwxz]{5}", re.IGNORECASE)
 _DOTTED = re.compile(r"[A-Za-z_$]\w*(?:(?:\??\.|->|::)[A-Za-z_$]\w*)+")
 _HEX = re.compile(r"(?:0x)?[0-9a-fA-F]+")
 _HASH = re.compile(r"(?:sha|md|blake|crc)\d{1,4}[-:=]", re.IGNORECASE)
@@ -124,6 +125,11 @@ def is_ordinary(value: str) -> bool:
 def is_hex(value: str) -> bool:
     """Nothing but hexadecimal digits."""
     return _HEX.fullmatch(value) is not None
+
+
+def is_scrambled(value: str) -> bool:
+    """Letters that no language puts in a row: what tells a password from a name where there is no digit."""
+    return value.isalpha() and len(value) >= 8 and _CONSONANTS.search(value) is not None
 
 
 def is_random(value: str, *, length: int = 8) -> bool:

@@ -6,8 +6,6 @@ import base64
 import json
 import os
 import random
-import time
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import distribution
 from itertools import pairwise
@@ -152,6 +150,18 @@ POSITIVES: list[tuple[str, str, str]] = [
     ("login pair", f"log in with ada/{PASSWORD}", PASSWORD),
     ("high entropy", f"session = '{rnd(44, _ALNUM + '+/')}'", rnd(44, _ALNUM + "+/")),
     ("recovery phrase", f"seed phrase: {WORDS}", WORDS[6:40]),
+    ("properties", f"spring.datasource.password={rnd(12, _LOWER + _LOWER.upper())}", rnd(12, _LOWER + _LOWER.upper())),
+    ("short name", f"db_pass = '{PASSWORD}'", PASSWORD),
+    ("bytes", f"app.secret_key = b'{rnd(24)}'", rnd(24)),
+    ("set command", f"aws configure set aws_secret_access_key {AWS_SECRET}", AWS_SECRET),
+    ("Dockerfile", f"ENV SECRET_KEY_BASE {rnd(64, HEX)}", rnd(64, HEX)),
+    ("prose set to", f"the admin password was set to {PASSWORD}", PASSWORD),
+    ("prose quoted", f'use password "{SIMPLE}" for the demo user', SIMPLE),
+    ("prose Spanish", f"contraseña: {SIMPLE}", SIMPLE),
+    ("prose Russian", f"пароль: {SIMPLE}", SIMPLE),
+    ("kubectl", f"kubectl create secret generic x --from-literal=password={SIMPLE}", SIMPLE),
+    ("django", f"SECRET_KEY = 'django-insecure-{rnd(50)}'", rnd(50)),
+    ("shadow", f"root:$6${rnd(16)}${rnd(86, _ALNUM + './')}:19000:0:99999:7:::", rnd(86, _ALNUM + "./")),
     ("split over lines", f"token: {GITHUB[:20]}\n{GITHUB[20:]}", GITHUB[22:]),
     ("split by a backslash", f"export T={OPENAI[:30]}\\\n  {OPENAI[30:]}", OPENAI[32:]),
     ("split as strings", f"key = '{STRIPE[:20]}' +\n      '{STRIPE[20:]}'", STRIPE[20:]),
@@ -248,6 +258,12 @@ LOOKALIKES: list[tuple[str, str]] = [
     ("feature", "feature_token_refresh: enabled, SECRET_ROTATION=monthly_schedule_name"[:36]),
     ("lowercase words", "api_key_header_name: x-api-key"),
     ("long identifier", "handleUserAuthenticationTokenRefreshRequestCompletedSuccessfully()"),
+    ("GPIO", "pin the version; PIN: GPIO17; pin=13"),
+    ("sops", "password: ENC[AES256_GCM,data:"),
+    ("test results", "--- PASS: TestParseLogLevel/empty_defaults_to_INFO2 (0.00s)\nok ? 'PASS' : 'FAIL1'"),
+    ("counts of passes", "pass: 12, fail: 3; 4 passed, pass=True"),
+    ("traceparent", "traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
+    ("yarn lock", 'resolved "https://registry.example/left-pad/-/left-pad-1.3.0.tgz#5b8a3a7765dfe001261dde915589e782f8c94d1e"'),
     ("base64 of an image left out", "[image left out: image/png, 20,480 bytes]"),
 ]  # fmt: skip
 
@@ -449,50 +465,3 @@ def test_compiled_rules_are_kept_in_the_environment_not_in_the_home(redactor: Re
     assert redactor.catalog.rules
     place = catalog.default_cache()
     assert place is None or list(place.iterdir())
-
-
-# -- cost --------------------------------------------------------------------------------------------------
-
-_HOSTILE: list[tuple[str, str]] = [
-    ("naming words", "token"),
-    ("assignments", "token="),
-    ("quotes", 'password="'),
-    ("prose", "password is "),
-    ("url", "://a:b"),
-    ("url with @", "://a:b@"),
-    ("jwt", "eyJa."),
-    ("pem", "-----BEGIN RSA PRIVATE KEY-----\n"),
-    ("pem ends", "-----END RSA PRIVATE KEY-----\n"),
-    ("letters", "a"),
-    ("spaces", " "),
-    ("newlines", "\n"),
-    ("colons", ":"),
-    ("base64", "QUJD"),
-    ("backslashes", "\\"),
-    ("named values", "name: token\n"),
-    ("marks", "[redacted:x]"),
-    ("secrets", f"password={SIMPLE}\n"),
-]
-
-
-def _best(run: Callable[[], object]) -> float:
-    times = []
-    for _ in range(3):
-        start = time.process_time()
-        run()
-        times.append(time.process_time() - start)
-    return min(times)
-
-
-@pytest.mark.parametrize(("name", "unit"), _HOSTILE, ids=[name for name, _ in _HOSTILE])
-def test_time_grows_with_the_text_and_no_faster(quick: Redactor, name: str, unit: str) -> None:
-    small, large = unit * (2_000 // len(unit)), unit * (16_000 // len(unit))
-    quick.findings(large)
-    assert _best(lambda: quick.findings(large)) < 8 * 2.5 * max(_best(lambda: quick.findings(small)), 0.001)
-
-
-def test_ordinary_text_passes_at_twenty_megabytes_a_second(redactor: Redactor) -> None:
-    line = "The agent read src/app/token_store.py:42 and ran `pytest -q tests/test_auth.py`; input_tokens: 4096, ok.\n"
-    text = line * 20_000
-    redactor.redact(text)
-    assert len(text) / _best(lambda: redactor.redact(text)) > 20e6
