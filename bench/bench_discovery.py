@@ -1,4 +1,4 @@
-"""Discovery against the least that can be done: `python bench/bench_discovery.py [files] [rounds]`.
+"""Discovery against the least that can be done: a walk, a stat, an open.
 
 First pass: every file is new, against opening each and reading 64 KiB. Second pass: nothing changed, against a bare
 `scandir` and `stat` walk. Ratios within one run, medians of the rounds; the files are of three hosts, with heads and
@@ -10,24 +10,22 @@ finds nothing to do.
 
 from __future__ import annotations
 
-import gc
 import json
 import os
-import shutil
 import statistics
-import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from uuid import UUID
 
+from bench.timing import ROUNDS, Row, timed
 from memory.clock import SystemClock
 from memory.model import Reason
 from memory.settings import RolloutSettings, Settings
 from memory.state import Store
 from rollouts.discover import choose, discover
 
+FILES = 10_000
 WORDS = "the tests of the payments service fail since the move to the new runner please look at the config first "
 STAMP = "2026-11-2{day}T10:{minute:02}:{second:02}.000Z"
 
@@ -138,13 +136,6 @@ def evict(paths: list[Path]) -> None:
             os.close(file)
 
 
-def timed(work: Callable[[], object]) -> float:
-    gc.collect()
-    began = time.perf_counter()
-    work()
-    return time.perf_counter() - began
-
-
 def measure(base: Path, files: int, rounds: int) -> list[tuple[str, float, float, float]]:
     size = build(base / "hosts", files)
     paths = sorted((base / "hosts").rglob("*.jsonl"))
@@ -200,18 +191,9 @@ def _one(path: Path, settings: Settings, clock: SystemClock, store: Store) -> No
     discover(settings, clock, store)
 
 
-def main() -> None:
-    files = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000
-    rounds = int(sys.argv[2]) if len(sys.argv) > 2 else 5
-    base = Path(tempfile.mkdtemp(prefix="slowwave-bench-"))
-    try:
-        for name, time_taken, base_time, bound in measure(base, files, rounds):
-            ratio = time_taken / base_time
-            limit = f"bound {bound:.1f} {'ok' if ratio <= bound else 'MISSED'}" if bound else ""
-            print(f"{name:40} {time_taken * 1e3:9.1f} ms {base_time * 1e3:9.1f} ms  ratio {ratio:5.2f}  {limit}")
-    finally:
-        shutil.rmtree(base, ignore_errors=True)
-
-
-if __name__ == "__main__":
-    main()
+def run() -> list[Row]:
+    with tempfile.TemporaryDirectory(prefix="slowwave-bench-", ignore_cleanup_errors=True) as folder:
+        return [
+            Row(name, taken / base, bound or None, "x", f"{taken * 1e3:.1f} ms", f"{base * 1e3:.1f} ms")
+            for name, taken, base, bound in measure(Path(folder), FILES, ROUNDS)
+        ]
