@@ -10,7 +10,6 @@ from __future__ import annotations
 import gzip
 import hashlib
 import math
-import statistics
 import string
 import threading
 from binascii import a2b_base64
@@ -30,7 +29,7 @@ MAX_CHUNK = 100_000
 MAX_FACTOR = 3.0
 """No model in use needs three times the tokens of our vocabulary; a larger ratio is a wrong report."""
 
-_PER_SLICE = 500
+_PER_SLICE = 400
 """Characters for which a slice may stand: a text with fewer is counted."""
 _SLICE = 128
 _MARGIN = 1.02
@@ -70,7 +69,7 @@ class TokenCounter:
         """A rough count at memory speed, see `_linear`: for choosing, never for promising."""
         return _linear(text)
 
-    def bound(self, text: str, *, rough: float | None = None, slices: int = 24) -> int:
+    def bound(self, text: str, *, rough: float | None = None, slices: int = 64) -> int:
         """Not less than `count(text)`, for a small part of the time that counting takes.
 
         Runs without a break (base64, hashes, noise) are counted; the rest is estimated, and the estimate held against
@@ -84,7 +83,7 @@ class TokenCounter:
         careful = self._careful(encoding, text, _linear(text) if rough is None else rough, slices)
         return self.count(text) if careful is None else min(careful, self.upper_bound(text))
 
-    def at_most(self, text: str, limit: int, *, rough: float | None = None, slices: int = 24) -> bool:
+    def at_most(self, text: str, limit: int, *, rough: float | None = None, slices: int = 64) -> bool:
         """Whether `count(text) <= limit`: proven by its bytes, by `bound` from few or more slices, or by counting."""
         if self.upper_bound(text) <= limit:
             return True
@@ -130,9 +129,10 @@ class TokenCounter:
             if tokens > _WORST_SLICE * guess + 8:
                 return None
             ratios.append(tokens / max(guess, 8.0))
-        error = 3 * statistics.stdev(ratios) / math.sqrt(number)
+        mean = sum(ratios) / number
+        error = 3 * math.sqrt(sum((r - mean) ** 2 for r in ratios) / (number - 1) / number)
         # Slices that happen to be light prove less than the estimate, which has seen the whole.
-        ratio = max(statistics.fmean(ratios), 0.6)
+        ratio = max(mean, 0.6)
         dense = b"\n".join(run[0] for run in _RUNS.finditer(text.encode("utf-8", "replace"))).decode()
         extra = max(0.0, self.count(dense) - _linear(dense) * ratio) if dense else 0.0
         return int(rough * (ratio + error) * (_MARGIN + 0.3 / number) + extra) + 1
