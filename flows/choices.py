@@ -33,7 +33,7 @@ def picks_of(
 
 def parse_since(text: str, now: datetime) -> datetime:
     """`60d`, `12h`, `90m` back from now, or a date or time in ISO form (UTC where it names no offset)."""
-    match = re.fullmatch(r"(\d{1,6})([dhm])", text.strip())
+    match = re.fullmatch(r"([0-9]{1,6})([dhm])", text.strip())
     if match:
         unit = {"d": "days", "h": "hours", "m": "minutes"}[match[2]]
         try:
@@ -55,7 +55,9 @@ def _resolve(settings: Settings, names: list[str]) -> list[RolloutId]:
         for name in names:
             rows = tracer.find(name)
             if not rows:
-                raise UnknownReference(f"--rollout {name}: no session has this id.", hint="`slowwave status` counts.")
+                raise UnknownReference(
+                    f"--rollout {name}: no session has this id.", hint="Give the id or at least 4 letters of it."
+                )
             if len(rows) > 1:
                 ids = ", ".join(str(row.id) for row in rows[:4])
                 raise UnknownReference(f"--rollout {name}: {len(rows)} sessions begin so ({ids} …).", hint="Type more.")

@@ -19,7 +19,7 @@ from prefect.types.entrypoint import EntrypointType
 
 from flows.slow_wave import slow_wave
 from memory.errors import SettingsError, SlowwaveError, UsageError
-from memory.settings import ScheduleSettings, load
+from memory.settings import DEFAULT_STORE, ScheduleSettings, load
 
 SCHEDULED = "scheduled"
 ON_DEMAND = "on-demand"
@@ -52,16 +52,18 @@ def schedule_of(settings: ScheduleSettings) -> Schedule:
     return Interval(timedelta(minutes=settings.every_minutes), anchor_date=ANCHOR)
 
 
-def deployments(settings: ScheduleSettings) -> list[RunnerDeployment]:
-    """Both deployments; `scheduled` is paused where the schedule is switched off.
+def deployments(settings: ScheduleSettings, store: str = DEFAULT_STORE) -> list[RunnerDeployment]:
+    """Both deployments of a store; `scheduled` is paused where the schedule is switched off.
 
     A run that comes while one of its deployment is running is cancelled as superfluous, never queued up: the next
-    one finds the same sessions.
+    one finds the same sessions. Stores other than the default one carry their name, so that one Prefect server can
+    show several and no runner takes another's runs.
     """
+    suffix = "" if store == DEFAULT_STORE else f"-{store}"
     return [
-        _deployment(ON_DEMAND, "manual", "The pipeline, run by hand."),
+        _deployment(f"{ON_DEMAND}{suffix}", "manual", "The pipeline, run by hand."),
         _deployment(
-            SCHEDULED,
+            f"{SCHEDULED}{suffix}",
             "schedule",
             "The pipeline, woken by the schedule; it does nothing unless a session is idle.",
             schedule=schedule_of(settings),
@@ -71,7 +73,7 @@ def deployments(settings: ScheduleSettings) -> list[RunnerDeployment]:
 
 
 def _deployment(
-    name: str, trigger: str, description: str, *, schedule: Schedule | None = None, paused: bool | None = None
+    name: str, trigger: str, description: str, *, schedule: Schedule | None = None, paused: bool = False
 ) -> RunnerDeployment:
     return RunnerDeployment.from_flow(
         slow_wave,
@@ -93,17 +95,21 @@ def shadows(folder: Path) -> list[str]:
     return [name for name in OURS if (folder / name / "__init__.py").is_file()]
 
 
-def check_place(folder: Path) -> None:
-    """Raises UsageError where runs could not work: in a folder with packages named like ours, or without a server."""
+def check_place_for_imports(folder: Path) -> None:
+    """Raises UsageError for a folder whose packages hide ours from the runs."""
     taken = shadows(folder)
     if taken:
         raise UsageError(
             f"{folder} has packages of its own named {', '.join(taken)}: runs would import those.",
             hint="Start elsewhere, or with PYTHONSAFEPATH=1.",
         )
+
+
+def check_server() -> None:
+    """Raises UsageError where no server is named: Prefect would start one that shows and keeps nothing."""
     if get_current_settings().api.url is None:
         raise UsageError(
-            "No Prefect server is named, and a temporary one would show nothing and keep nothing.",
+            "No Prefect server is named.",
             hint="Start one (python -m prefect server start) and set PREFECT_API_URL to its address.",
         )
 
@@ -111,8 +117,10 @@ def check_place(folder: Path) -> None:
 def main() -> None:
     """Serves both until SIGTERM or SIGINT. One clear sentence and a code for what we know how to name."""
     try:
-        check_place(Path.cwd())
-        serve(*deployments(load().schedule), limit=RUNNER_SLOTS)
+        check_place_for_imports(Path.cwd())
+        check_server()
+        settings = load()
+        serve(*deployments(settings.schedule, settings.store), limit=RUNNER_SLOTS)
     except SlowwaveError as error:
         sys.stderr.write(f"slowwave: {error}\n")
         sys.exit(error.exit_code)

@@ -264,7 +264,8 @@ def rows(report: pipeline.RunReport) -> list[dict[str, str]]:
         done = report.consolidated
         table.append(_row("consolidate", "summary", done.code, consolidated_line(done)))
     if spend is not None:
-        cost = f"{spend.input_tokens} tokens in, {spend.output_tokens} out, money {spend.money:.4f}"
+        money = "unknown" if spend.unpriced and not spend.money else f"{spend.money:.4f}"
+        cost = f"{spend.input_tokens} tokens in, {spend.output_tokens} out, money {money}"
         table.append(_row("cost", "model calls", str(spend.requests), cost))
     return table or [_row("check", "sessions", "nothing to do", "")]
 
