@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import traceback
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 from extract import reading, storing
-from extract.asking import Task, ask
+from extract.asking import Answer, Task, ask
 from extract.lease import kept_alive
 from extract.outcomes import Cancelled, Deferred, Exhausted, ExtractOutcome, Failed, Skipped, Stopped
 from extract.reading import Kin, Reading
@@ -26,6 +27,7 @@ from memory.model import Outcome, SummaryHeader
 from memory.runtime import Runtime
 from memory.state import Lease, Refused, RolloutRow
 from rollouts.eligibility import boundary_of
+from rollouts.evidence import is_external
 
 failpoints.declare("extract.claimed", "extract.asked")
 
@@ -72,10 +74,19 @@ async def _work(runtime: Runtime, row: RolloutRow, lease: Lease, window: int, ki
     found = await asyncio.to_thread(reading.read, runtime, row, kin)
     runtime.check_cancelled()
     task = Task(runtime, row, found, header_of(row, found))
+    if runtime.settings.rollouts.skip_external and _external(found):
+        # What was kept of it before goes too.
+        outcome = storing.keep_nothing(replace(task, found=replace(found, former=None)), lease, Answer(asked=False))
+        return replace(outcome, external=True)
     answer = await ask(task, window)
     runtime.check_cancelled()
     failpoints.hit("extract.asked")
     return storing.keep(task, lease, answer) if answer.body else storing.keep_nothing(task, lease, answer)
+
+
+def _external(found: Reading) -> bool:
+    """Whether anything in the session came from outside the user's machine."""
+    return any(event.tool and is_external(event.tool) for event in found.transcript.events)
 
 
 def header_of(row: RolloutRow, found: Reading) -> SummaryHeader:

@@ -40,6 +40,7 @@ class NothingKept:
     former: bool = False
     suspicious: bool = False
     asked: bool = True
+    external: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +117,8 @@ def sentence(outcome: ExtractOutcome) -> str:
             extra += [f"evidence halved {outcome.shrinks} times"] if outcome.shrinks else []
             text = f"kept, {outcome.outcome.value}, {outcome.bullets} lines, {outcome.bytes:,} bytes"
             return ", ".join([text, *extra])
+        case NothingKept(external=True):
+            return "left out: it used web or MCP content (rollouts.skip_external)"
         case NothingKept(former=True):
             return "nothing to add to its former summary"
         case NothingKept(asked=False):

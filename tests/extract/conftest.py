@@ -44,7 +44,7 @@ class Bench:
         self, name: str, *events: tuple[str, str], ago_hours: float = 24, cwd: str = "/home/dev/api"
     ) -> RolloutId:
         """Writes, or appends to, the rollout `generic:<name>`. An event is (role, text); roles: `user`, `final`,
-        `assistant`, `tool`, `call`."""
+        `assistant`, `tool`, `call`, `web`."""
         path = self.folder / f"{name}.jsonl"
         lines: list[dict[str, Any]] = []
         # Equal talk at equal times is a copy: sessions of different names began at different minutes.
@@ -111,6 +111,8 @@ def _event(role: str, text: str, moment: datetime) -> dict[str, Any]:
         event |= {"role": "assistant", "final": True}
     elif role == "call":
         event |= {"role": "assistant", "tool": "bash", "call_id": "c1"}
+    elif role == "web":
+        event |= {"role": "tool", "tool": "web_search", "call_id": "c9", "ok": True}
     elif role == "tool":
         event |= {"tool": "bash", "call_id": "c1", "ok": True}
     return event
