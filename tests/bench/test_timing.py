@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from bench import __main__ as benches
@@ -18,8 +16,14 @@ def test_work_and_base_take_turns() -> None:
     assert order == ["base", "work", "work", "base"]
 
 
-def test_slower_work_shows_as_a_ratio_above_one() -> None:
-    assert paired(lambda: time.sleep(0.02), lambda: time.sleep(0.005), rounds=3).ratio > 2
+def test_slower_work_shows_as_a_ratio_above_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("time.perf_counter", lambda: now[0])
+
+    def takes(seconds: float) -> None:
+        now[0] += seconds
+
+    assert paired(lambda: takes(0.02), lambda: takes(0.005), rounds=3).ratio == pytest.approx(4)
 
 
 @pytest.mark.parametrize("exponent", [0.5, 1.0, 2.0])

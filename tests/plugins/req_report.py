@@ -96,14 +96,15 @@ class Report:
         self.kinds = {kind: Rows() for kind in SHAPES}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        test = report.nodeid.partition("@")[0]  # xdist appends the name of a group
         for kind, rows in getattr(report, "slowwave_rows", {}).items():
             for row in rows:
                 if report.failed:
-                    self.kinds[kind].failed[row].add(report.nodeid)
+                    self.kinds[kind].failed[row].add(test)
                 elif report.skipped:
-                    self.kinds[kind].skipped[row].add(report.nodeid)
+                    self.kinds[kind].skipped[row].add(test)
                 elif report.when == "call":
-                    self.kinds[kind].passed[row].add(report.nodeid)
+                    self.kinds[kind].passed[row].add(test)
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         if self.config.getoption("req_report"):

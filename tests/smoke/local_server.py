@@ -36,6 +36,9 @@ def main() -> None:
     parameters.port = 0
     parameters.n_ctx = CONTEXT_TOKENS
     parameters.n_parallel = 1
+    # One thread: several spin while they wait for each other, and starve beside other work.
+    parameters.cpuparams.n_threads = 1
+    parameters.cpuparams_batch.n_threads = 1
     parameters.use_jinja = True
     parameters.ui = False
     server = engine.Server(parameters)
