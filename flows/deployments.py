@@ -9,8 +9,10 @@ from __future__ import annotations
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from prefect import serve
+from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import ConcurrencyLimitConfig, ConcurrencyLimitStrategy
 from prefect.deployments.runner import RunnerDeployment
 from prefect.schedules import Cron, Interval, Schedule
@@ -106,11 +108,21 @@ def check_place_for_imports(folder: Path) -> None:
 
 
 def check_server() -> None:
-    """Raises UsageError where no server is named: Prefect would start one that shows and keeps nothing."""
-    if get_current_settings().api.url is None:
+    """Raises UsageError where no server is named (Prefect would start one that shows and keeps nothing) or where the
+    named one does not answer."""
+    url = get_current_settings().api.url
+    if url is None:
         raise UsageError(
             "No Prefect server is named.",
             hint="Start one (python -m prefect server start) and set PREFECT_API_URL to its address.",
+        )
+    with get_client(sync_client=True) as client:
+        problem = client.api_healthcheck()
+    if problem is not None:
+        place = urlsplit(url)
+        raise UsageError(
+            f"The Prefect server at {place.hostname}:{place.port} does not answer ({type(problem).__name__}).",
+            hint="Start it, or set PREFECT_API_URL to where it is.",
         )
 
 

@@ -454,6 +454,21 @@ def test_without_the_address_of_a_server_nothing_is_served() -> None:
         deployments.check_server()
 
 
+def test_a_server_that_does_not_answer_is_one_clear_sentence(
+    home: Home, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SLOWWAVE_HOME", str(home.data))
+    with (
+        temporary_settings({PREFECT_API_URL: "http://key:word@127.0.0.1:9/api"}),
+        pytest.raises(SystemExit) as ended,
+    ):
+        deployments.main()
+    said = capsys.readouterr().err
+    assert ended.value.code == 2
+    assert said.startswith("slowwave: The Prefect server at 127.0.0.1:9 does not answer (ConnectError).")
+    assert said.count("\n") == 1
+
+
 def test_the_flow_s_parameters_are_words_and_ids_a_form_can_offer() -> None:
     properties = json.loads(slow_wave.slow_wave.parameters.model_dump_json())["properties"]
     assert list(properties) == ["trigger", "extract_only", "consolidate_only", "since", "limit", "host", "rollouts"]
