@@ -4,31 +4,32 @@ A forgotten source leaves the state, the workspace, every kept version, the base
 shared with other sources stays only where those alone still support it; what they can say anyway comes back with the
 next consolidation. A tombstone keeps the session from ever being extracted again.
 
-Order, so that a kill anywhere is settled by doing it again (`redo`): the tombstone first, then rows, files, versions,
-at last the summary.
+Order, so that a kill anywhere is settled by doing it again: tombstone and intent in one transaction, then rows, files,
+versions, the summary, at last the bytes that deleted rows left in the database file. Only then is the intent closed;
+the next start carries out what is still open (`redo`).
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from typing import Any
 
-from consolidate import gate, publish
-from consolidate.gate import Change, Source
-from memory import failpoints, support
-from memory.documents import claims, parse_rollout_summary, print_rollout_summary, print_summary
-from memory.errors import StateBusyError, StateError, UnknownReference, WorkspaceError
-from memory.model import HEADINGS, Claim, InputFile, LeftOut, Manifest, Reason, RolloutId
+from consolidate.byhand import Order, change_by_hand, claim_by_hand, sources_of, without
+from consolidate.gate import Change
+from memory import failpoints, forgotten
+from memory.documents import claims, parse_rollout_summary, print_rollout_summary
+from memory.errors import FencedError, StateBusyError, StateError, UnknownReference, WorkspaceError
+from memory.forgotten import TEXT
+from memory.model import Claim, InputFile, Reason, RolloutId
 from memory.runtime import Runtime
-from memory.state import Lease, OutputRow, VersionRow, manifest_from_dict, manifest_to_dict
-from memory.workspace import Version
+from memory.state import IntentRow, Lease, OutputRow, VersionRow, manifest_from_dict, manifest_to_dict
+from memory.workspace import Version, Workspace
 
-RESTORED = "restored"
-"""Reason under which a restore sets aside the sources that came after the restored version."""
-TEXT = "text"
-"""Tombstone kind of a forgotten text: `<length>:<sha256>` of its normalised form, never the text itself."""
+FORGET = "forget"
+"""Kind of the intent of a forget. Its payload names sessions, notes and hashes of texts, never a text."""
 
 failpoints.declare(
     "forget.before_tombstone",
@@ -37,6 +38,7 @@ failpoints.declare(
     "forget.after_files",
     "forget.after_versions",
     "forget.after_publish",
+    "forget.after_scrub",
 )
 
 
@@ -64,35 +66,21 @@ class ForgetReport:
     version: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class _Order:
-    """What is to be forgotten: whole sources by citation, and texts by a test."""
-
-    citations: frozenset[str]
-    holds: Callable[[str], bool]
-
-
 # -- finding ------------------------------------------------------------------------------------------
 
 
 def find(runtime: Runtime, text: str) -> Matches:
     """The places that hold a text, white space, case and markup aside."""
-    holds = _holder(text)
+    holds = forgotten.holder(text)
     summary = runtime.workspace.summary() or ""
+    texts = runtime.workspace.rollout_summaries()
     bullets: dict[RolloutId, tuple[str, ...]] = {}
     for row in runtime.store.outputs.all():
-        found = tuple(line for line in _lines(_summary_of(runtime, row)) if holds(line))
+        found = tuple(line for line in _lines(texts.get(row.rollout.source_id, "")) if holds(line))
         if found:
             bullets[row.rollout] = found
     notes = tuple(note.name for note in runtime.workspace.notes().notes if holds(note.body or note.text))
     return Matches(tuple(claim for claim in claims(summary) if holds(claim.text)), bullets, notes)
-
-
-def _holder(text: str) -> Callable[[str], bool]:
-    needle = support.normalise(text)
-    if not needle:
-        return lambda _: False
-    return lambda hay: needle in support.normalise(hay)
 
 
 def _lines(text: str) -> list[str]:
@@ -101,39 +89,6 @@ def _lines(text: str) -> list[str]:
     except ValueError:
         return []
     return [line for line in body.split("\n") if line.strip()]
-
-
-def _summary_of(runtime: Runtime, row: OutputRow) -> str:
-    return runtime.workspace.rollout_summaries().get(row.rollout.source_id, "")
-
-
-# -- tombstones of texts --------------------------------------------------------------------------------
-
-
-def text_key(text: str) -> str:
-    """The tombstone of a text: enough to recognise it, not enough to read it."""
-    plain = support.normalise(text)
-    return f"{len(plain)}:{hashlib.sha256(plain.encode()).hexdigest()}"
-
-
-def recogniser(keys: Iterable[str]) -> Callable[[str], bool]:
-    """Whether a line holds a forgotten text, from tombstone keys alone: every window of a key's length is hashed."""
-    wanted: dict[int, set[str]] = {}
-    for key in keys:
-        length, _, digest = key.partition(":")
-        wanted.setdefault(int(length), set()).add(digest)
-    if not wanted:
-        return lambda _: False
-
-    def holds(line: str) -> bool:
-        plain = support.normalise(line)
-        return any(
-            hashlib.sha256(plain[start : start + length].encode()).hexdigest() in digests
-            for length, digests in wanted.items()
-            for start in range(len(plain) - length + 1)
-        )
-
-    return holds
 
 
 # -- forgetting -----------------------------------------------------------------------------------------
@@ -149,107 +104,133 @@ def forget(runtime: Runtime, rollouts: Collection[RolloutId], notes: Collection[
         raise UnknownReference(f"Nothing is known of {', '.join(unknown) or 'it'}.", hint="Nothing was forgotten.")
     if text and not find(runtime, text):
         raise UnknownReference("No line, source or note holds this text.", hint="Nothing was forgotten.")
+    key = forgotten.text_key(text) if text else ""
+    deed = _Deed(tuple(rollouts), tuple(notes), key)
+    lease = claim_by_hand(runtime, FORGET)
     failpoints.hit("forget.before_tombstone")
     with store.write() as tx:
         for rollout in rollouts:
             store.tombstones.add("rollout", str(rollout), tx)
         for name in notes:
             store.tombstones.add("note", name, tx)
-        if text:
-            store.tombstones.add(TEXT, text_key(text), tx)
+        if key:
+            store.tombstones.add(TEXT, key, tx)
+        intent = store.intents.open(lease, FORGET, None, None, deed.payload(), tx)
     failpoints.hit("forget.after_tombstone")
-    return _carry_out(runtime, tuple(rollouts), tuple(notes))
+    return _finish(runtime, lease, deed, forgotten.holder(text), intent)
 
 
-def redo(runtime: Runtime) -> list[str]:
-    """Start-up: carries out every tombstone whose traces are still there. A line for the log when there was one."""
-    stones = runtime.store.tombstones.all()
-    rollouts = tuple(RolloutId.parse(key) for kind, key in stones if kind == "rollout")
-    notes = tuple(key for kind, key in stones if kind == "note")
-    kept = {row.rollout for row in runtime.store.outputs.all()}
-    files = set(runtime.workspace.rollout_summaries())
-    cited = set()
-    for row in runtime.store.versions.all():
-        cited |= {item["citation"] for item in row.manifest["inputs"]}
-    left = [r for r in rollouts if r in kept or r.source_id in files or {r.citation, r.source_id} & cited]
-    left_notes = [n for n in notes if f"note:{n}" in cited or any(x.name == n for x in runtime.workspace.notes().notes)]
-    texts = any(kind == TEXT for kind, _ in stones) and _texts_left(runtime)
-    if not (left or left_notes or texts):
-        return []
-    _carry_out(runtime, tuple(left), tuple(left_notes))
-    return ["an interrupted forget was finished"]
+def redo(runtime: Runtime, intent: IntentRow) -> str:
+    """Start-up: carries out a forget that was interrupted. A line for the log. The caller holds the writer lock."""
+    deed = _Deed.of(intent.payload)
+    lease = claim_by_hand(runtime, FORGET)
+    _finish(runtime, lease, deed, forgotten.recogniser([deed.text] if deed.text else []), intent.id)
+    return "an interrupted forget was finished"
 
 
-def _texts_left(runtime: Runtime) -> bool:
-    holds = recogniser(key for kind, key in runtime.store.tombstones.all() if kind == TEXT)
-    texts = [*runtime.workspace.rollout_summaries().values(), runtime.workspace.summary() or ""]
-    return any(holds(line) for text in texts for line in text.split("\n"))
+@dataclass(frozen=True, slots=True)
+class _Deed:
+    """What one forget is about; `text` is the key of a text."""
+
+    rollouts: tuple[RolloutId, ...]
+    notes: tuple[str, ...]
+    text: str
+
+    def payload(self) -> dict[str, Any]:
+        return {"rollouts": [str(rollout) for rollout in self.rollouts], "notes": list(self.notes), "text": self.text}
+
+    @classmethod
+    def of(cls, payload: Mapping[str, Any]) -> _Deed:
+        rollouts = tuple(RolloutId.parse(name) for name in payload["rollouts"])
+        return cls(rollouts, tuple(payload["notes"]), payload["text"])
 
 
-def _carry_out(runtime: Runtime, rollouts: tuple[RolloutId, ...], notes: tuple[str, ...]) -> ForgetReport:
+def _finish(runtime: Runtime, lease: Lease, deed: _Deed, holds: forgotten.Holds, intent: int) -> ForgetReport:
+    """Carries the deed out and closes its intent; whatever fails leaves it open for the next start."""
+    store = runtime.store
+    try:
+        report = _carry_out(runtime, deed, holds)
+    except (WorkspaceError, StateError) as error:
+        with suppress(FencedError, StateError):
+            store.jobs.fail(lease, error, None)
+        raise
+    with store.write() as tx:
+        store.intents.close(intent, tx)
+        store.jobs.succeed(lease, tx)
+    with suppress(StateBusyError):  # `scrub_due` stays: the next start does it
+        store.scrub()
+    failpoints.hit("forget.after_scrub")
+    return report
+
+
+def _carry_out(runtime: Runtime, deed: _Deed, holds: forgotten.Holds) -> ForgetReport:
     """Everything after the tombstone; doing it twice does no harm."""
     store, workspace = runtime.store, runtime.workspace
-    holds = recogniser(key for kind, key in store.tombstones.all() if kind == TEXT)
     # 1. Rows.
     with store.write() as tx:
-        for rollout in rollouts:
+        for rollout in deed.rollouts:
             store.outputs.delete(rollout, tx)
             row = store.rollouts.get(rollout, tx)
             if row is not None:
                 gone = replace(row, title=None, reason=Reason.FORGOTTEN, detail="forgotten at the user's wish")
                 store.rollouts.upsert_many([gone], tx)
+        store.meta.scrub_needed(tx)
     failpoints.hit("forget.after_rows")
     # 2. Files of the workspace.
-    for rollout in rollouts:
+    for rollout in deed.rollouts:
         workspace.remove_rollout_summary(rollout.source_id)
-    for name in notes:
+    for name in deed.notes:
         workspace.remove_note(name)
-    _strip_texts(runtime, holds)
+    if holds is not forgotten.nothing:
+        _strip_texts(runtime, holds)
     failpoints.hit("forget.after_files")
     # 3. Every kept version, its row and its inputs.
-    gone_citations = {r.citation for r in rollouts} | {r.source_id for r in rollouts} | {f"note:{n}" for n in notes}
-    order = _Order(frozenset(gone_citations), holds)
+    citations = {r.citation for r in deed.rollouts} | {r.source_id for r in deed.rollouts}
+    order = Order(frozenset(citations | {f"note:{name}" for name in deed.notes}), holds)
     touched = _purge_versions(runtime, order)
     failpoints.hit("forget.after_versions")
     # 4. The summary itself, as a new version.
     lines, kept, version = _publish_without(runtime, order)
     failpoints.hit("forget.after_publish")
-    # 5. What deleted rows left in the database file.
-    store.scrub()
-    return ForgetReport(rollouts, notes, lines, kept, touched, version)
+    return ForgetReport(deed.rollouts, deed.notes, lines, kept, touched, version)
 
 
-def _strip_texts(runtime: Runtime, holds: Callable[[str], bool]) -> None:
-    """Takes lines with a forgotten text out of the rollout summaries and rewrites their rows."""
+def _strip_texts(runtime: Runtime, holds: forgotten.Holds) -> None:
+    """Takes lines with a forgotten text out of the rollout summaries, with their rows, and notes that hold it."""
     store, workspace = runtime.store, runtime.workspace
     texts = workspace.rollout_summaries()
     for row in store.outputs.all():
         text = texts.get(row.rollout.source_id)
-        if text is None:
+        if text is None or not any(holds(line) for line in text.split("\n")):
+            if text is not None and hashlib.sha256(text.encode()).hexdigest() != row.sha256:
+                _correct(runtime, row, text)
             continue
         try:
             header, body = parse_rollout_summary(text)
         except ValueError:
             continue
-        remaining = "\n".join(line for line in body.split("\n") if not holds(line))
-        if remaining == body:
-            continue
-        sha = workspace.write_rollout_summary(row.rollout.source_id, print_rollout_summary(header, remaining))
-        store.outputs.rewrite(replace(row, sha256=sha))
+        clean = print_rollout_summary(header, forgotten.without_lines(body, holds))
+        workspace.write_rollout_summary(row.rollout.source_id, clean)
+        _correct(runtime, row, clean)
     for note in workspace.notes().notes:
         if holds(note.body or note.text):
-            workspace.remove_note(note.name)
             store.tombstones.add("note", note.name)
+            workspace.remove_note(note.name)
 
 
-def _purge_versions(runtime: Runtime, order: _Order) -> int:
+def _correct(runtime: Runtime, row: OutputRow, text: str) -> None:
+    """The row says what stands on disk: a strip that was killed between the two is made up for."""
+    runtime.store.outputs.rewrite(replace(row, sha256=hashlib.sha256(text.encode()).hexdigest()))
+
+
+def _purge_versions(runtime: Runtime, order: Order) -> int:
     """Rewrites every version that rests on a forgotten source or holds a forgotten text; returns how many."""
     store, workspace = runtime.store, runtime.workspace
     on_disk = set(workspace.versions())
     touched = 0
     for row in store.versions.all():
         version: Version | None = None
-        if row.number in on_disk:
+        if row.number in on_disk and _concerned(row, order):
             try:
                 version = workspace.read_version(row.number)
             except WorkspaceError:
@@ -270,7 +251,14 @@ def _purge_versions(runtime: Runtime, order: _Order) -> int:
     return touched
 
 
-def _purged(row: VersionRow, version: Version | None, order: _Order) -> tuple[VersionRow, Version | None]:
+def _concerned(row: VersionRow, order: Order) -> bool:
+    """Whether a version may hold something forgotten: only then are its files read."""
+    return order.holds is not forgotten.nothing or any(
+        item["citation"] in order.citations for item in row.manifest["inputs"]
+    )
+
+
+def _purged(row: VersionRow, version: Version | None, order: Order) -> tuple[VersionRow, Version | None]:
     """A version without what is to be forgotten; equal to the given one where it held nothing of it."""
     manifest = manifest_from_dict(row.manifest)
     texts = dict(version.texts) if version else {}
@@ -287,7 +275,7 @@ def _purged(row: VersionRow, version: Version | None, order: _Order) -> tuple[Ve
         inputs.append(item)
     left_out = tuple(item for item in manifest.left_out if item.citation not in order.citations)
     summary = version.summary if version else ""
-    clean_text, _, _ = without(summary, order, _sources(inputs, texts))
+    clean_text, _, _ = without(summary, order, sources_of(inputs, texts))
     changes = [c for c in row.changes if not _tells(c, order, summary, clean_text)]
     same = tuple(inputs) == manifest.inputs and clean_text == summary and len(changes) == len(row.changes)
     if same and left_out == manifest.left_out:
@@ -300,7 +288,7 @@ def _purged(row: VersionRow, version: Version | None, order: _Order) -> tuple[Ve
     ) if version else None
 
 
-def _tells(change: Mapping[str, str], order: _Order, before: str, after: str) -> bool:
+def _tells(change: Mapping[str, str], order: Order, before: str, after: str) -> bool:
     """Whether a kept change quotes something forgotten: a line that is gone from its own version, or the text."""
     parts = [part for part in (change.get("text", ""), change.get("into", "")) if part]
     gone = {claim.text for claim in claims(before)} - {claim.text for claim in claims(after)}
@@ -310,176 +298,42 @@ def _tells(change: Mapping[str, str], order: _Order, before: str, after: str) ->
     return change.get("kind") != "added" and bool(order.citations)
 
 
-def without(summary: str, order: _Order, sources: Mapping[str, Source]) -> tuple[str, tuple[str, ...], int]:
-    """A summary without forgotten sources and texts: new text, lines that left, lines that went on with others."""
-    kept: dict[str, list[str]] = {heading: [] for heading in HEADINGS}
-    gone: list[str] = []
-    carried = 0
-    for claim in claims(summary):
-        rest = tuple(c for c in claim.citations if c not in order.citations)
-        if order.holds(claim.text) or (not rest and claim.citations):
-            gone.append(claim.text)
-            continue
-        if len(rest) < len(claim.citations):
-            if not gate.supported(replace(claim, citations=rest), sources):
-                gone.append(claim.text)
-                continue
-            carried += 1
-        marks = " ".join(f"[{citation}]" for citation in rest)
-        kept.setdefault(claim.section, []).append(f"{claim.text} {marks}".strip())
-    if not gone and not carried:
-        return summary, (), 0
-    return print_summary(kept), tuple(gone), carried
-
-
-def _sources(inputs: Iterable[InputFile], texts: Mapping[str, str]) -> dict[str, Source]:
-    found: dict[str, Source] = {}
-    for item in inputs:
-        text = texts.get(item.path)
-        if text is None:
-            continue
-        if item.citation.startswith("note:"):
-            found[item.citation] = gate.source_from_note(item.citation, text, pinned=item.pinned)
-        else:
-            found[item.citation] = gate.source_from_rollout(item.citation, text)
-    return found
-
-
-def _publish_without(runtime: Runtime, order: _Order) -> tuple[tuple[str, ...], int, int | None]:
+def _publish_without(runtime: Runtime, order: Order) -> tuple[tuple[str, ...], int, int | None]:
     """Publishes the summary without what was forgotten, when it held something of it."""
     store, workspace = runtime.store, runtime.workspace
     latest = store.versions.latest()
     current = workspace.summary()
     if current is None or latest is None:
         return (), 0, None
-    manifest = manifest_from_dict(latest.manifest)
-    live = {**{workspace.rollout_summary_path(k): v for k, v in workspace.rollout_summaries().items()}}
-    live |= {note.path: note.text for note in workspace.notes().notes}
-    inputs = tuple(
-        replace(item, sha256=hashlib.sha256(live[item.path].encode()).hexdigest(), chars=len(live[item.path]))
-        for item in manifest.inputs
-        if item.path in live and item.citation not in order.citations
-    )
-    texts = {item.path: live[item.path] for item in inputs}
-    clean, lines, carried = without(current, order, _sources(inputs, texts))
-    if clean == current and inputs == manifest.inputs:
-        return (), 0, None
+    # As purged just now. Inputs that changed since count with the text they were consolidated with, so that the next
+    # consolidation still sees the change.
+    inputs, texts = _inputs_of(runtime, latest)
+    clean, lines, carried = without(current, order, sources_of(inputs, texts))
+    manifest = replace(manifest_from_dict(latest.manifest), inputs=inputs)
     if clean == current:
-        workspace.reset_baseline(replace(manifest, inputs=inputs), texts, current, at=latest.published)
+        # No line rested on it; the baseline still has the text.
+        workspace.reset_baseline(manifest, texts, current, at=latest.published)
+        return (), 0, None
     changes = tuple(Change("removed", "", "forgotten at the user's wish") for _ in lines)
-    number = change_by_hand(runtime, "forget", clean, replace(manifest, inputs=inputs), texts, changes)
+    number = change_by_hand(runtime, clean, manifest, texts, changes, model=FORGET)
     return lines, carried, number
 
 
-# -- putting back -----------------------------------------------------------------------------------------
+def _inputs_of(runtime: Runtime, row: VersionRow) -> tuple[tuple[InputFile, ...], dict[str, str]]:
+    """A version's inputs with their texts: from the kept version, else those that are still the same on disk."""
+    workspace, manifest = runtime.workspace, manifest_from_dict(row.manifest)
+    if row.number in workspace.versions():
+        with suppress(WorkspaceError):
+            return manifest.inputs, dict(workspace.read_version(row.number).texts)
+    notes = {note.path: note.text for note in workspace.notes().notes}
+    texts: dict[str, str] = {}
+    for item in manifest.inputs:
+        source_id = item.path.rsplit("/", 1)[-1].removesuffix(".md")
+        text = notes.get(item.path) if item.path in notes else _rollout_text(workspace, item.path, source_id)
+        if text is not None and hashlib.sha256(text.encode()).hexdigest() == item.sha256:
+            texts[item.path] = text
+    return tuple(item for item in manifest.inputs if item.path in texts), texts
 
 
-def put_back(runtime: Runtime, version: Version) -> tuple[int, tuple[str, ...], tuple[str, ...]]:
-    """Restores a version's inputs and summary; returns the new version's number, what may not come back, and the
-    sources that came later and are set aside. The caller holds the writer lock."""
-    store, workspace = runtime.store, runtime.workspace
-    stones = store.tombstones.all()
-    forbidden = {RolloutId.parse(key).source_id for kind, key in stones if kind == "rollout"}
-    holds = recogniser(key for kind, key in stones if kind == TEXT)
-    barred = {
-        item.citation
-        for item in version.manifest.inputs
-        if item.path.rsplit("/", 1)[-1].removesuffix(".md") in forbidden
-        or ("note", item.citation.removeprefix("note:")) in stones
-        or any(holds(line) for line in version.texts[item.path].split("\n"))
-    }
-    inputs = tuple(item for item in version.manifest.inputs if item.citation not in barred)
-    texts = {item.path: version.texts[item.path] for item in inputs}
-    text, _, _ = without(version.summary, _Order(frozenset(barred), holds), _sources(inputs, texts))
-    failpoints.hit("restore.before_files")
-    restored = workspace.restore_inputs(version, without=barred)
-    failpoints.hit("restore.after_files")
-    _rows_of(runtime, texts)
-    aside = tuple(
-        LeftOut(citation_of(path), path, RESTORED) for path in restored.others if not path.endswith("instructions.md")
-    )
-    manifest = replace(version.manifest, inputs=inputs, left_out=aside, removed=())
-    changes = (Change("restored", "", f"version {version.number} was put back"),)
-    number = change_by_hand(runtime, RESTORED, text, manifest, texts, changes)
-    failpoints.hit("restore.after_success")
-    return number, tuple(sorted(barred)), tuple(item.citation for item in aside)
-
-
-def _rows_of(runtime: Runtime, texts: Mapping[str, str]) -> None:
-    """The output rows as the restored files have them, so that state and disk agree and growth is read from there."""
-    store = runtime.store
-    for text in texts.values():
-        try:
-            header, _ = parse_rollout_summary(text)
-        except ValueError:
-            continue
-        before = store.outputs.get(header.source)
-        row = OutputRow(
-            rollout=header.source,
-            generation=store.generation,
-            boundary=header.boundary,
-            kept=True,
-            outcome=header.outcome,
-            slug=header.slug,
-            sha256=hashlib.sha256(text.encode()).hexdigest(),
-            project=header.project,
-            project_name=header.project_name,
-            ended=header.ended,
-            written=before.written if before else runtime.clock.now(),
-            model=before.model if before else RESTORED,
-        )
-        store.outputs.rewrite(row)
-
-
-def citation_of(path: str) -> str:
-    """The citation of an input by its path."""
-    name = path.rsplit("/", 1)[-1].removesuffix(".md")
-    return name[:8] if path.startswith("rollout_summaries/") else f"note:{name}"
-
-
-def set_aside(runtime: Runtime) -> frozenset[str]:
-    """Sources that the last restore set aside and that have not been extracted anew since."""
-    rows = [row for row in runtime.store.versions.all() if row.generation == runtime.store.generation]
-    last = next((row for row in reversed(rows) if row.model == RESTORED), None)
-    if last is None:
-        return frozenset()
-    aside = {item["citation"] for item in last.manifest["left_out"] if item["reason"] == RESTORED}
-    newer = {row.rollout.citation for row in runtime.store.outputs.all() if _after(row.written, last.published)}
-    newer |= {note.citation for note in runtime.workspace.notes().notes if _after(note.mtime, last.published)}
-    return frozenset(aside - newer)
-
-
-def _after(left: datetime, right: datetime) -> bool:
-    return left > right
-
-
-# -- publishing without a model -----------------------------------------------------------------------------
-
-
-def change_by_hand(
-    runtime: Runtime,
-    why: str,
-    text: str,
-    manifest: Manifest,
-    texts: Mapping[str, str],
-    changes: tuple[Change, ...],
-) -> int:
-    """Publishes a text that the user's own request made, under a claim of its own. `why` stands where a model would."""
-    store = runtime.store
-    lease = store.jobs.claim(
-        "consolidate",
-        f"{runtime.settings.store}/{why}",
-        boundary=runtime.run_id,
-        owner=runtime.owner,
-        lease_seconds=60,
-        max_failures=1_000_000,
-        again=True,
-    )
-    if not isinstance(lease, Lease):
-        raise StateBusyError(f"Another {why} is running ({lease.reason}).", hint="Try again when it has finished.")
-    candidate = publish.Candidate(text, manifest, texts, changes, why, 0, 0, 0, 0.0)
-    try:
-        return publish.publish_locked(runtime, lease, None, candidate)
-    except (WorkspaceError, StateError) as error:
-        store.jobs.fail(lease, error, None)
-        raise
+def _rollout_text(workspace: Workspace, path: str, source_id: str) -> str | None:
+    return workspace.rollout_summary(source_id) if path == f"rollout_summaries/{source_id}.md" else None

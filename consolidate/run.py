@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 import prompts
-from consolidate import agent, forgetting, gate, publish
+from consolidate import agent, gate, publish, restoring
 from consolidate.outcomes import ConsolidateOutcome, Deferred, Empty, Failed, Published, Stopped, Unchanged
 from consolidate.select import Candidate, Selection, binding_cap, choose
 from memory.documents import parse_rollout_summary, print_summary
@@ -32,6 +32,8 @@ from memory.workspace import WorkspaceDiff
 
 HEARTBEATS = 3
 """Heartbeats in the length of one lease."""
+TRIES = 3
+"""Looks at the inputs when others publish meanwhile."""
 
 
 async def run(runtime: Runtime) -> ConsolidateOutcome:
@@ -40,19 +42,31 @@ async def run(runtime: Runtime) -> ConsolidateOutcome:
     refused = _not_wanted(runtime)
     if refused is not None:
         return refused
-    # 2. Synchronise the inputs, identify what expired [Z088].
-    last = _last_version(runtime)
-    selection = gather(runtime, last)
-    # 3. Compare: no change, no model call [Z089].
-    diff = runtime.workspace.diff(selection.manifest, selection.texts)
-    early = _nothing_to_do(runtime, selection, last, diff)
-    if early is not None:
-        return early
-    # 4. One consolidation at a time, and not again before its back-off or cool-down is over.
-    lease = _claim(runtime, selection.manifest, last)
-    if not isinstance(lease, Lease):
-        return lease
-    # 5. Let the agent work in the staging area, judge, publish.
+    for _ in range(TRIES):
+        # 2. Synchronise the inputs, identify what expired [Z088].
+        last = _last_version(runtime)
+        selection = gather(runtime, last)
+        # 3. Compare: no change, no model call [Z089].
+        diff = runtime.workspace.diff(selection.manifest, selection.texts)
+        early = _nothing_to_do(runtime, selection, last, diff)
+        if early is not None:
+            return early
+        # 4. One consolidation at a time, and not again before its back-off or cool-down is over.
+        lease = _claim(runtime, selection.manifest, last)
+        if not isinstance(lease, Lease):
+            return lease
+        if _last_version(runtime) == last:
+            # 5. Let the agent work in the staging area, judge, publish.
+            return await _carry_out(runtime, lease, selection, last, diff)
+        # Somebody published between our look and our claim: look again, before anything is paid for.
+        _release(runtime, lease)
+    return Deferred("running", "Others keep consolidating; their work is as good as ours.")
+
+
+async def _carry_out(
+    runtime: Runtime, lease: Lease, selection: Selection, last: VersionRow | None, diff: WorkspaceDiff
+) -> ConsolidateOutcome:
+    """The claimed attempt, to whatever end it comes."""
     session = agent.Session([])
     try:
         async with _heartbeat(runtime, lease):
@@ -84,7 +98,7 @@ def gather(runtime: Runtime, last: VersionRow | None) -> Selection:
     texts = runtime.workspace.rollout_summaries()
     candidates: list[Candidate] = []
     skipped: list[LeftOut] = []
-    aside = forgetting.set_aside(runtime)
+    aside = restoring.set_aside(runtime)
     for row in runtime.store.outputs.all():
         path = runtime.workspace.rollout_summary_path(row.rollout.source_id)
         text = texts.get(row.rollout.source_id)
@@ -145,7 +159,7 @@ def _unfit(runtime: Runtime, citation: str, text: str | None, aside: frozenset[s
     if text is None:
         return "missing"
     if citation in aside:
-        return forgetting.RESTORED
+        return restoring.RESTORED
     return "secret" if runtime.redactor.findings(text) else ""
 
 
@@ -278,6 +292,7 @@ async def _attempt(
             session.input_tokens,
             session.output_tokens,
             _money(runtime),
+            base=last.number if last is not None else None,
         )
         number = publish.publish(runtime, lease, staging, candidate)
     finally:
@@ -401,8 +416,12 @@ def _failed(runtime: Runtime, lease: Lease, error: SlowwaveError, session: agent
 
 @asynccontextmanager
 async def _heartbeat(runtime: Runtime, lease: Lease) -> AsyncIterator[None]:
-    """Keeps the lease alive while the agent works; a lost lease shows at publish, which checks it."""
+    """Keeps the lease alive while the agent works. When it is lost, the work is cancelled and FencedError raised: what
+    cannot be published any more must not be paid for."""
     seconds = runtime.settings.consolidate.lease_minutes * 60
+    owner = asyncio.current_task()
+    assert owner is not None
+    lost: list[FencedError] = []
 
     async def beat() -> None:
         while True:
@@ -411,12 +430,18 @@ async def _heartbeat(runtime: Runtime, lease: Lease) -> AsyncIterator[None]:
                 runtime.store.jobs.heartbeat(lease, seconds)
             except StateBusyError:
                 continue
-            except FencedError:
+            except FencedError as error:
+                lost.append(error)
+                owner.cancel()
                 return
 
     task = asyncio.create_task(beat())
     try:
         yield
+    except asyncio.CancelledError:
+        if lost and owner.uncancel() == 0:
+            raise lost[0] from None
+        raise
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)

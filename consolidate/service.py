@@ -6,15 +6,17 @@ that `recover` settles at the next start.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from consolidate import forgetting, publish
+from consolidate import forgetting, publish, restoring
 from consolidate.forgetting import ForgetReport, Matches
 from consolidate.outcomes import ConsolidateOutcome
 from consolidate.run import run
-from memory import failpoints, locks
+from memory import failpoints, locks, settling
 from memory.errors import StateBusyError, UnknownReference, UsageError
 from memory.model import RolloutId
 from memory.runtime import Runtime
@@ -23,15 +25,15 @@ from memory.state.meta import write_generation_file
 from memory.workspace import Workspace
 
 LOCK_WAIT_SECONDS = 30.0
+DEEDS = frozenset({forgetting.FORGET, restoring.RESTORED})
+"""Kinds of intents that are finished under the writer lock."""
 
 failpoints.declare(
     "clear.before_state",
     "clear.after_state",
     "clear.after_file",
     "clear.after_delete",
-    "restore.before_files",
-    "restore.after_files",
-    "restore.after_success",
+    "clear.after_scrub",
 )
 
 
@@ -57,10 +59,13 @@ class ClearReport:
     rows_left: int
     versions_left: int
     old_folders_left: int
+    unscrubbed: bool = False
+    """Deleted rows may still stand in the database file, which others kept in use; the next start sees to it."""
 
     @property
     def clean(self) -> bool:
-        return not (self.files_left or self.rows_left or self.versions_left or self.old_folders_left)
+        left = self.files_left or self.rows_left or self.versions_left or self.old_folders_left
+        return not (left or self.unscrubbed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,38 +91,57 @@ class LongMemory:
     # -- start-up ---------------------------------------------------------------------------------------
 
     def recover(self) -> list[str]:
-        """Settles what an interrupted process left: open publishes, a clear killed before it had deleted all."""
+        """Settles what an interrupted process left: extractions, publishes, forgets, restores, a clear killed before it
+        had deleted all. A line for each; nothing while another process is inside one of them."""
         runtime = self.runtime
-        lines = publish.recover(runtime.settings, runtime.store, runtime.workspace, owner=runtime.owner)
-        lines += self._remove_old_generations()
-        lines += self._finish_forgets()
+        store, home = runtime.store, runtime.settings.home
+        if store.meta.generation() != store.generation:
+            return []  # cleared since this process started: nothing here is ours to settle
+        lines = publish.recover(runtime.settings, store, runtime.workspace, owner=runtime.owner)
+        lines += settling.settle_all(store, runtime.workspace)
+        if self._nothing_left():
+            return lines
+        try:
+            with locks.hold(home / locks.WRITER, owner=runtime.owner):
+                lines += self._remove_old_generations()
+                lines += self._finish_deeds()
+                _sweep(home)
+        except StateBusyError:
+            return lines
+        if store.meta.scrub_due():
+            with suppress(StateBusyError):
+                store.scrub()
         return lines
 
-    def _finish_forgets(self) -> list[str]:
-        home = self.runtime.settings.home
-        try:
-            with locks.hold(home / locks.WRITER, owner=self.runtime.owner):
-                return forgetting.redo(self.runtime)
-        except StateBusyError:
-            return []
+    def _nothing_left(self) -> bool:
+        """A normal start: nothing was interrupted."""
+        store, home = self.runtime.store, self.runtime.settings.home
+        return not (
+            any(intent.kind in DEEDS for intent in store.intents.pending())
+            or any(entry.name != store.generation for entry in _entries(home / "generations"))
+            or store.meta.scrub_due()
+            or any(_stale(home))
+        )
+
+    def _finish_deeds(self) -> list[str]:
+        """Forgets and restores, oldest first."""
+        lines = []
+        for intent in self.runtime.store.intents.pending():
+            if intent.kind == forgetting.FORGET:
+                lines.append(forgetting.redo(self.runtime, intent))
+            elif intent.kind == restoring.RESTORED:
+                lines.append(restoring.put_back_again(self.runtime, intent))
+        return lines
 
     def _remove_old_generations(self) -> list[str]:
         """Only the current generation may have a folder; another one belongs to a clear that was killed."""
-        runtime = self.runtime
-        folder = runtime.settings.home / "generations"
-        old = [entry.name for entry in _entries(folder) if entry.name != runtime.store.generation]
-        if not old:
-            return []
+        home, store = self.runtime.settings.home, self.runtime.store
+        current = store.meta.generation()
         lines = []
-        try:
-            with locks.hold(runtime.settings.home / locks.WRITER, owner=runtime.owner):
-                for name in old:
-                    if name == runtime.store.meta.generation() or name.startswith("."):
-                        continue
-                    Workspace.remove_generation(runtime.settings.home, name)
-                    lines.append(f"generation {name}: the interrupted clear was finished")
-        except StateBusyError:
-            return []
+        for entry in _entries(home / "generations"):
+            if entry.name not in {current, store.generation} and not entry.name.startswith("."):
+                Workspace.remove_generation(home, entry.name)
+                lines.append(f"generation {entry.name}: the interrupted clear was finished")
         return lines
 
     # -- clear ------------------------------------------------------------------------------------------
@@ -157,7 +181,9 @@ class LongMemory:
             Workspace.remove_generation(home, old)
             failpoints.hit("clear.after_delete")
             runtime.workspace = Workspace.open(home, new)
+        with suppress(StateBusyError):  # `scrub_due` stays: the proof says so and the next start does it
             store.scrub()
+        failpoints.hit("clear.after_scrub")
         return self._prove_cleared()
 
     def _prove_cleared(self) -> ClearReport:
@@ -167,7 +193,7 @@ class LongMemory:
         rows = len(store.outputs.all()) + len(store.usage.last_used()) + len(store.intents.pending())
         folders = [e for e in _entries(runtime.settings.home / "generations") if e.name != store.generation]
         versions = len(store.versions.all()) + len(workspace.versions())
-        return ClearReport(store.generation, files, rows, versions, len(folders))
+        return ClearReport(store.generation, files, rows, versions, len(folders), store.meta.scrub_due())
 
     # -- forget -----------------------------------------------------------------------------------------
 
@@ -213,9 +239,33 @@ class LongMemory:
         home = runtime.settings.home
         with locks.hold(home / locks.WRITER, owner=runtime.owner, wait_seconds=LOCK_WAIT_SECONDS):
             version = runtime.workspace.read_version(row.number)
-            new, skipped, aside = forgetting.put_back(runtime, version)
+            new, skipped, aside = restoring.put_back(runtime, version)
             return RestoreReport(new, row.number, skipped, aside)
 
 
 def _entries(folder: Path) -> list[Path]:
     return sorted(folder.iterdir()) if folder.is_dir() else []
+
+
+def _stale(home: Path) -> Iterator[Path]:
+    """Temporary files of dead processes beside the state: `.state.db.<pid>.<hex>`, `.generation.json.<pid>.<hex>`."""
+    for path in home.glob(".*.*.*.*"):
+        number = path.name.split(".")[-2]
+        if path.name.startswith((".state.db.", ".generation.json.")) and number.isdigit() and not _alive(int(number)):
+            yield path
+
+
+def _alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _sweep(home: Path) -> None:
+    for path in _stale(home):
+        with suppress(OSError):
+            path.unlink()

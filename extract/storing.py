@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 
 from extract import form
@@ -9,7 +10,7 @@ from extract.asking import Answer, Task
 from extract.outcomes import Kept, NothingKept
 from extract.reading import COPIED
 from extract.record import completed
-from memory import failpoints
+from memory import failpoints, forgotten, settling
 from memory.documents import print_rollout_summary
 from memory.model import SummaryHeader
 from memory.state import Lease, OutputRow
@@ -21,16 +22,18 @@ def keep(task: Task, lease: Lease, answer: Answer) -> Kept:
     """File, output row and success under one fenced transaction, after a last redaction [X35]."""
     runtime = task.runtime
     body = form.tidy(runtime.redactor.redact(answer.body))
+    # What the person asked to forget may still stand in the session.
+    body = forgotten.without_lines(body, forgotten.of_tombstones(runtime.store.tombstones.all()))
     header = completed(task.header, body, answer.events, slug=answer.slug)
     text = print_rollout_summary(header, body)
-    with runtime.store.write() as tx:
-        # The row stays locked while the file is replaced: a worker that lost its claim cannot come between.
-        runtime.store.jobs.check(lease, tx)
+    row = _output(task, answer, header, hashlib.sha256(text.encode()).hexdigest())
+
+    def put() -> None:
         failpoints.hit("extract.before_file")
-        sha = runtime.workspace.write_rollout_summary(task.row.id.source_id, text)
+        runtime.workspace.write_rollout_summary(task.row.id.source_id, text)
         failpoints.hit("extract.after_file")
-        runtime.store.outputs.save(lease, _output(task, answer, header, sha), tx)
-        runtime.store.jobs.succeed(lease, tx)
+
+    settling.store_output(runtime.store, runtime.workspace, lease, row, put)
     failpoints.hit("extract.stored")
     return Kept(
         task.row.id,
@@ -48,17 +51,19 @@ def keep_nothing(task: Task, lease: Lease, answer: Answer) -> NothingKept:
     """A success [M69]. The former record of a rollout that only grew stays; of one read anew it goes."""
     runtime, rollout = task.runtime, task.row.id
     stays = task.former is not None and bool(task.former.body)
-    with runtime.store.write() as tx:
-        runtime.store.jobs.check(lease, tx)
-        before = runtime.store.outputs.get(rollout, tx)
-        if stays and before is not None:
-            row = _output(task, answer, task.header, before.sha256)
-            row = replace(row, kept=True, outcome=before.outcome, slug=before.slug)
-        else:
+    before = runtime.store.outputs.get(rollout)
+    row = _output(task, answer, task.header, "")
+    if stays and before is not None:
+        row = replace(row, kept=True, outcome=before.outcome, slug=before.slug, sha256=before.sha256)
+
+    def put() -> None:
+        if not row.kept:
+            failpoints.hit("extract.before_file")
             runtime.workspace.remove_rollout_summary(rollout.source_id)
-            row = _output(task, answer, task.header, "")
-        runtime.store.outputs.save(lease, row, tx)
-        runtime.store.jobs.succeed(lease, tx)
+            failpoints.hit("extract.after_file")
+
+    settling.store_output(runtime.store, runtime.workspace, lease, row, put)
+    failpoints.hit("extract.stored")
     return NothingKept(rollout, former=stays, suspicious=answer.suspicious, asked=answer.asked)
 
 

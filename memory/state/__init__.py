@@ -8,7 +8,7 @@ from memory.state.health import Health
 from memory.state.intents import IntentRow
 from memory.state.jobs import JobRow, Lease, Refused
 from memory.state.ledger import Ledger, Spend
-from memory.state.outputs import OutputRow
+from memory.state.outputs import OutputRow, output_from_dict, output_to_dict
 from memory.state.rollouts import FileMark, RolloutRow
 from memory.state.runs import RunRow
 from memory.state.store import Store
@@ -31,4 +31,6 @@ __all__ = [
     "VersionRow",
     "manifest_from_dict",
     "manifest_to_dict",
+    "output_from_dict",
+    "output_to_dict",
 ]

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
+from memory.state.base import Tx
+from memory.state.intents import IntentRow
 from memory.state.jobs import JobRow
 from memory.state.outputs import OutputRow
 from memory.state.versions import VersionRow
@@ -44,6 +46,7 @@ def read_health(store: Store) -> Health:
         outputs = store.outputs.all(tx)
         version = store.versions.latest(tx)
         intents = store.intents.pending(tx)
+        unfinished = [intent for intent in intents if not _at_work(store, intent, tx)]
     now = store.clock.now()
     kept = [row for row in outputs if row.kept]
     missing = unpublished(kept, version)
@@ -57,8 +60,8 @@ def read_health(store: Store) -> Health:
         problems.append(f"The last consolidation ended well with 0 inputs although {len(missing)} outputs wait.")
     if missing:
         problems.append(f"{len(missing)} outputs not in the published set.")
-    if intents and not running:
-        problems.append(f"{len(intents)} publish steps were begun and not finished; the next run mends this.")
+    if unfinished and not running:
+        problems.append(f"{len(unfinished)} steps were begun and not finished; the next run mends this.")
     if failed:
         problems.append(f"The last consolidation failed ({_code(job)}).")
     return Health(
@@ -72,6 +75,12 @@ def read_health(store: Store) -> Health:
         open_intents=len(intents),
         problems=tuple(problems),
     )
+
+
+def _at_work(store: Store, intent: IntentRow, tx: Tx) -> bool:
+    """An extraction that is storing its result right now."""
+    job = store.jobs.get("extract", intent.job_key, tx) if intent.kind == "extract" else None
+    return job is not None and job.running(store.clock.now())
 
 
 def _state(*, ended: bool, failed: bool, version: VersionRow | None) -> HealthState:

@@ -113,10 +113,12 @@ class Jobs(Aggregate):
         lease_seconds: float,
         max_failures: int,
         again: bool = False,
+        holder_gone: bool = False,
     ) -> Lease | Refused:
         """Takes the job for `lease_seconds`, or says why not.
 
-        `again` takes a boundary that already succeeded; nothing else is passed over.
+        `again` takes a boundary that already succeeded. `holder_gone` takes a running claim over: only for a caller
+        who holds the kernel lock that every holder of this job works under, which proves that the former one is dead.
         """
         with self._db.write() as tx:
             now = self._now()
@@ -129,7 +131,9 @@ class Jobs(Aggregate):
                 return Refused("running")
             row = self._settle_time(tx, row, now)
             refused = row.refusal(boundary, now=now, max_failures=max_failures)
-            if refused is not None and not (again and refused.reason == "up_to_date"):
+            passed_over = {"up_to_date"} if again else set()
+            passed_over |= {"running"} if holder_gone else set()
+            if refused is not None and refused.reason not in passed_over:
                 return refused
             fresh = boundary != row.boundary or row.status in {"new", "done"}
             attempt = 1 if fresh else row.attempts + 1

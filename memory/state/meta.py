@@ -52,7 +52,22 @@ class Meta(Aggregate):
                 tx.execute(delete(table))
             self._set(tx, "generation", name)
             self._set(tx, "clear_watermark", str(iso(latest)))
+            self.scrub_needed(tx)
         return name
+
+    def scrub_due(self) -> bool:
+        """Whether rows were deleted whose text may still stand in the database file."""
+        return self._get("scrub", None) == "due"
+
+    def scrub_needed(self, tx: Tx) -> None:
+        """Notes it in the transaction that deletes."""
+        self._set(tx, "scrub", "due")
+
+    def scrubbed(self) -> None:
+        """The file was rewritten."""
+        if self.scrub_due():
+            with self._db.write() as tx:
+                self._set(tx, "scrub", "done")
 
     def _get(self, name: str, tx: Tx | None) -> str | None:
         with self._db.read(tx) as connection:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import delete, select
 
+from memory.clock import iso, parse_iso
 from memory.model import Boundary, Outcome, RolloutId
 from memory.state.base import Aggregate, Tx
 from memory.state.dialect import insert
@@ -37,6 +38,17 @@ class OutputRow:
     model: str
     shrinks: int = 0
     coverage: dict[str, Any] = field(default_factory=dict)
+
+
+def output_to_dict(row: OutputRow) -> dict[str, Any]:
+    """An output as JSON-ready values; the inverse is `output_from_dict`."""
+    return _values(row) | {"ended": iso(row.ended), "written": iso(row.written)}
+
+
+def output_from_dict(values: Mapping[str, Any]) -> OutputRow:
+    """Raises KeyError, TypeError or ValueError on a dict that `output_to_dict` did not make."""
+    moments = {"ended": parse_iso(values["ended"]), "written": parse_iso(values["written"])}
+    return _row([{**values, **moments}[column.name] for column in _READ])
 
 
 class Outputs(Aggregate):

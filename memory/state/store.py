@@ -17,6 +17,7 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
+from memory import failpoints
 from memory.clock import Clock
 from memory.errors import StateBusyError, StateCorruptError, StateError
 from memory.settings import Settings
@@ -39,6 +40,11 @@ from memory.state.schema import VERSION
 from memory.state.tombstones import Tombstones
 from memory.state.usage import UsageTable
 from memory.state.versions import Versions
+
+failpoints.declare(
+    "state.commit.before", "state.commit.after", "state.scrub.before", "state.scrub.after",
+    "state.create.before", "state.create.after", "state.generation_file.before", "state.generation_file.after",
+)  # fmt: skip
 
 OUR_FILES = ("config.toml", "generation.json", "state.db")
 
@@ -98,7 +104,8 @@ class Store:
             engine.dispose()
             raise
         if store.generation != written:
-            write_generation_file(settings.home, store.generation)
+            with failpoints.step("state.generation_file"):
+                write_generation_file(settings.home, store.generation)
         return store
 
     def close(self) -> None:
@@ -148,6 +155,8 @@ class Store:
                 yield connection
             finally:
                 self._current.reset(token)
+            failpoints.hit("state.commit.before")
+        failpoints.hit("state.commit.after")
 
     @contextmanager
     def read(self, tx: Tx | None = None) -> Iterator[Tx]:
@@ -170,21 +179,35 @@ class Store:
     def scrub(self) -> None:
         """Removes from the database files what deleted rows left behind (free pages, write-ahead log) [M48 M56].
 
-        On SQLite it rewrites the file; elsewhere the server's own vacuum does it in time.
+        On SQLite it rewrites the file; elsewhere the server's own vacuum does it in time. `meta.scrub_due` is true
+        from the deletion to here, so that the next start makes up for what a kill or a busy database left.
+        Raises StateBusyError when others kept the database in use, StateError when the disk refuses.
         """
         path = dialect.sqlite_path(self._engine.url)
-        if path is None:
-            return
-        self._engine.dispose()
-        try:
-            with closing(sqlite3.connect(path, timeout=self.settings.state.busy_seconds, isolation_level=None)) as raw:
-                raw.execute("VACUUM")
-                raw.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        except sqlite3.OperationalError:
-            raise StateBusyError(
-                f"{self._place} is in use, so deleted text could not be scrubbed from its file yet.",
-                hint="Stop other slowwave processes and run the command again.",
-            ) from None
+        if path is not None:
+            self._engine.dispose()
+            try:
+                with failpoints.step("state.scrub"):
+                    self._rewrite(path)
+            except sqlite3.OperationalError as error:
+                found = dialect.translate_sqlite(error, self._place)
+                if not isinstance(found, StateBusyError):
+                    raise found from None
+                raise self._unscrubbed() from None
+        self.meta.scrubbed()
+
+    def _rewrite(self, path: Path) -> None:
+        with closing(sqlite3.connect(path, timeout=self.settings.state.busy_seconds, isolation_level=None)) as raw:
+            raw.execute("VACUUM")
+            busy, _, _ = raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        if busy:  # somebody still reads the old pages in the write-ahead log
+            raise self._unscrubbed()
+
+    def _unscrubbed(self) -> StateBusyError:
+        return StateBusyError(
+            f"{self._place} is in use, so deleted text could not be scrubbed from its file yet.",
+            hint="The next start of slowwave does it.",
+        )
 
     # -- facts ----------------------------------------------------------------------------------------
 
@@ -233,7 +256,8 @@ def _open_sqlite(path: Path, settings: Settings, written: str | None) -> None:
             raise _vanished(str(path), settings.home)
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            dialect.create_sqlite(path, {"version": str(VERSION), "generation": new_generation_id()})
+            with failpoints.step("state.create"):
+                dialect.create_sqlite(path, {"version": str(VERSION), "generation": new_generation_id()})
         except OSError as error:
             raise StateError(
                 f"The state database {path} cannot be created ({error.strerror}).", hint="Check its folder."

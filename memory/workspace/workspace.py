@@ -36,6 +36,7 @@ from memory.workspace.staging import Staging
 from memory.workspace.versions import Version
 
 SUMMARY = layer.writing("workspace.summary")
+SUMMARY_GONE = layer.removing("workspace.summary.removal")
 ROLLOUT = layer.writing("workspace.rollout_summary")
 ROLLOUT_GONE = layer.removing("workspace.rollout_summary.removal")
 NOTE = layer.writing("workspace.note")
@@ -123,6 +124,16 @@ class Workspace:
             self._files.write(SUMMARY_NAME, data, SUMMARY)
         return sha256_text(text)
 
+    def remove_summary(self, expect_sha: str) -> None:
+        """Takes back a first summary that turned out not to be confirmed. Raises InputsChangedError when the present
+        one is another."""
+        with self._locked():
+            if self.summary_sha() != expect_sha:
+                raise InputsChangedError(
+                    f"{self.summary_path} is another summary by now.", hint="It was left as it is."
+                )
+            self._files.remove(SUMMARY_NAME, SUMMARY_GONE)
+
     # -- inputs
 
     @staticmethod
@@ -142,6 +153,15 @@ class Workspace:
         with self._locked():
             self._files.write(path, data, ROLLOUT)
         return sha256_text(text)
+
+    def rollout_summary(self, source_id: str) -> str | None:
+        """The text of one rollout summary; None when there is none."""
+        return self._text(self.rollout_summary_path(source_id), limit=MAX_ROLLOUT_SUMMARY_BYTES)
+
+    def rollout_summary_sha(self, source_id: str) -> str | None:
+        """sha256 hex of one rollout summary's bytes, whatever they are; None when there is none."""
+        content = self._files.read(self.rollout_summary_path(source_id), limit=_MAX_READ)
+        return None if content is None else hashlib.sha256(content.data).hexdigest()
 
     def remove_rollout_summary(self, source_id: str) -> bool:
         """False when there was none."""
@@ -169,6 +189,11 @@ class Workspace:
                 path = f"{layout.INSTRUCTIONS}/{name}.md"
                 if self._text(path, limit=_MAX_READ) != text:
                     self._files.write(path, encode(text), INSTRUCTIONS)
+
+    def source_ids(self) -> frozenset[str]:
+        """Source ids of the rollout summaries there are, without reading one."""
+        names = (entry.name for entry in self._files.entries(layout.ROLLOUTS) or ())
+        return frozenset(n.removesuffix(".md") for n in names if layout.SOURCE_ID.fullmatch(n.removesuffix(".md")))
 
     def notes(self) -> NotesReading:
         """Every note within 512,000 bytes, pinned first, then newest [Z057-Z059]."""

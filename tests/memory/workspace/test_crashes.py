@@ -84,6 +84,12 @@ def remove_inputs(home: Path) -> None:
     workspace.remove_note("n")
 
 
+def take_back(home: Path) -> None:
+    workspace = open_home(home)
+    if workspace.summary() is not None:
+        workspace.remove_summary(sha256_text(OLD))
+
+
 def heal(home: Path) -> None:
     (home / "generations/g1/memories_v2/.tmp-1-2").touch()
     (home / "generations/g1/memories_v2/workspace/dead/x").mkdir(parents=True, exist_ok=True)
@@ -103,6 +109,7 @@ DEEDS: dict[str, Callable[[Path], object]] = {
     "remove inputs": remove_inputs,
     "stage": stage,
     "restore": restore,
+    "take the summary back": take_back,
     "probe": lambda home: open_home(home).probe(),
     "clear": lambda home: Workspace.remove_generation(home, "g1"),
     "heal": heal,
@@ -134,7 +141,7 @@ def points_of(deed: Callable[[Path], object], home: Path) -> Counter[str]:
 def readable(home: Path, killed_in: str) -> None:
     """What any reader may see between the kill and the repair."""
     workspace = Workspace.open(home, "g1", create=False)
-    if killed_in == "clear":
+    if killed_in in {"clear", "take the summary back"}:
         assert workspace.summary() in {OLD, None}
         return
     assert workspace.summary() in {OLD, NEW}

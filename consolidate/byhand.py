@@ -1,0 +1,102 @@
+"""Changes of the confirmed summary that no model makes: what forget and restore have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from consolidate import gate, publish
+from consolidate.gate import Change, Source
+from memory import forgotten
+from memory.documents import claims, print_summary
+from memory.errors import FencedError, StateBusyError, StateError, WorkspaceError
+from memory.model import HEADINGS, InputFile, Manifest
+from memory.runtime import Runtime
+from memory.state import Lease
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is to be forgotten: whole sources by citation, and texts by a test."""
+
+    citations: frozenset[str]
+    holds: forgotten.Holds
+
+
+def without(summary: str, order: Order, sources: Mapping[str, Source]) -> tuple[str, tuple[str, ...], int]:
+    """A summary without forgotten sources and texts: new text, lines that left, lines that went on with others."""
+    kept: dict[str, list[str]] = {heading: [] for heading in HEADINGS}
+    gone: list[str] = []
+    carried = 0
+    for claim in claims(summary):
+        rest = tuple(c for c in claim.citations if c not in order.citations)
+        if order.holds(claim.text) or (not rest and claim.citations):
+            gone.append(claim.text)
+            continue
+        if len(rest) < len(claim.citations):
+            if not gate.supported(replace(claim, citations=rest), sources):
+                gone.append(claim.text)
+                continue
+            carried += 1
+        marks = " ".join(f"[{citation}]" for citation in rest)
+        kept.setdefault(claim.section, []).append(f"{claim.text} {marks}".strip())
+    if not gone and not carried:
+        return summary, (), 0
+    return print_summary(kept), tuple(gone), carried
+
+
+def sources_of(inputs: Iterable[InputFile], texts: Mapping[str, str]) -> dict[str, Source]:
+    found: dict[str, Source] = {}
+    for item in inputs:
+        text = texts.get(item.path)
+        if text is None:
+            continue
+        if item.citation.startswith("note:"):
+            found[item.citation] = gate.source_from_note(item.citation, text, pinned=item.pinned)
+        else:
+            found[item.citation] = gate.source_from_rollout(item.citation, text)
+    return found
+
+
+def claim_by_hand(runtime: Runtime, why: str) -> Lease:
+    """The claim under which a change by the user is made. All of them work inside the writer lock, so a claim that
+    still runs is a dead process's. Raises StateBusyError when memory was cleared meanwhile."""
+    lease = runtime.store.jobs.claim(
+        "consolidate",
+        f"{runtime.settings.store}/{why}",
+        boundary=runtime.run_id,
+        owner=runtime.owner,
+        lease_seconds=600,
+        max_failures=1_000_000,
+        again=True,
+        holder_gone=True,
+    )
+    if not isinstance(lease, Lease):
+        raise StateBusyError(f"The {why} could not begin ({lease.reason}).", hint="Run the command again.")
+    return lease
+
+
+def change_by_hand(
+    runtime: Runtime,
+    text: str,
+    manifest: Manifest,
+    texts: Mapping[str, str],
+    changes: tuple[Change, ...],
+    *,
+    model: str,
+    parent: int | None = None,
+) -> int:
+    """Publishes a text that the user's own request made, under a claim of its own. `model` is the word that stands
+    where a model would, `parent` the intent that is fulfilled with it."""
+    store = runtime.store
+    lease = claim_by_hand(runtime, f"{model}-publish")
+    latest = store.versions.latest()
+    base = latest.number if latest is not None else None
+    candidate = publish.Candidate(text, manifest, texts, changes, model, 0, 0, 0, 0.0, base, parent)
+    try:
+        return publish.publish_locked(runtime, lease, None, candidate)
+    except (WorkspaceError, StateError) as error:
+        with suppress(FencedError, StateError):
+            store.jobs.fail(lease, error, None)
+        raise
