@@ -20,9 +20,11 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from memory.errors import SettingsError, StateBusyError, StateCorruptError, StateError
 from memory.settings import Settings
+from memory.state import checking
 from memory.state.schema import VERSION, metadata
 
 WRITE_OPTION = "slowwave_write"
+MENDS = "Restore it from a backup, or let `slowwave doctor --fix` set it aside and rebuild it from the files on disk."
 
 
 def parse_url(url: str) -> URL:
@@ -171,8 +173,7 @@ def translate_sqlite(error: sqlite3.Error, place: str) -> StateError:
 
 def corrupt(place: str) -> StateCorruptError:
     return StateCorruptError(
-        f"The state database {place} is damaged or is not an SQLite file; it was left as it is.",
-        hint="Restore it from a backup, or move it away together with generation.json to start anew.",
+        f"The state database {place} is damaged or is not an SQLite file; it was left as it is.", hint=MENDS
     )
 
 
@@ -191,14 +192,14 @@ def expected_columns() -> Columns:
 def incomplete(place: str) -> StateCorruptError:
     return StateCorruptError(
         f"The state database {place} says version {VERSION} but lacks tables or columns of it; it was left as it is.",
-        hint="Restore it from a backup, or move it away together with generation.json to start anew.",
+        hint=MENDS,
     )
 
 
 def inspect_sqlite(path: Path, busy_seconds: float) -> tuple[int, dict[str, str], Columns]:
     """(user_version, meta rows, columns), read-only: no byte of the file changes.
 
-    Raises StateCorruptError or StateBusyError.
+    Raises StateCorruptError (also where pages or write-ahead log are damaged) or StateBusyError.
     """
     written = _header_version(path)
     if written != VERSION:
@@ -211,6 +212,8 @@ def inspect_sqlite(path: Path, busy_seconds: float) -> tuple[int, dict[str, str]
         version = int(connection.execute("PRAGMA user_version").fetchone()[0])
         columns = {(str(table), str(name)) for table, name in connection.execute(_SQLITE_COLUMNS)}
         rows = _sqlite_meta(connection, columns)
+        if not checking.whole(connection, path):
+            raise corrupt(str(path))
     except sqlite3.Error as error:
         raise translate_sqlite(error, str(path)) from None
     finally:
