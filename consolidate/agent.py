@@ -3,19 +3,16 @@ somebody could see: the candidate stays in the staging area."""
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
 
 import prompts
 from consolidate.gate import Case, Verdict, judge
 from consolidate.tools import MAX_CALLS_PER_TURN, TOOLS, carry_out
 from memory.errors import (
     BudgetExceeded,
-    Cancelled,
     GateRejected,
     LoopDetected,
     TimeoutModelError,
@@ -33,8 +30,6 @@ TARGET_BYTES = 8_000
 """Size the agent is asked to aim at, so that a later line still finds room."""
 WINDOW_SHARE = 0.7
 """Share of the model's window the conversation may fill before old tool results are left out."""
-
-R = TypeVar("R")
 
 
 @dataclass(slots=True)
@@ -77,7 +72,7 @@ async def work(
     session = session if session is not None else Session([])
     session.messages += [Message("system", system_prompt()), Message("user", first_message)]
     deadline = runtime.clock.monotonic() + runtime.settings.consolidate.batch_minutes * 60
-    window = await _cancellable(runtime, runtime.consolidate_model.window())
+    window = await runtime.or_stop(runtime.consolidate_model.window())
     verdict: Verdict | None = None
     while True:
         reply = await _turn(runtime, session, context, tokens, deadline, window, verdict)
@@ -131,8 +126,7 @@ async def _turn(
     _shorten(session, tokens, window or runtime.settings.extract.fallback_window)
     runtime.progress(Step("consolidate", f"request {session.requests + 1}", session.requests, limits.max_requests))
     session.requests += 1
-    reply = await _cancellable(
-        runtime,
+    reply = await runtime.or_stop(
         ask_chat(
             runtime.consolidate_model,
             session.messages,
@@ -232,18 +226,3 @@ def system_prompt() -> str:
         max_bytes=MAX_SUMMARY_BYTES,
         target_bytes=TARGET_BYTES,
     )
-
-
-async def _cancellable(runtime: Runtime, work: Awaitable[R]) -> R:
-    """Waits for the work or for the stop flag, whichever comes first; a stop cancels the call."""
-    task = asyncio.ensure_future(work)
-    stop = asyncio.ensure_future(runtime.cancel.wait())
-    try:
-        await asyncio.wait({task, stop}, return_when=asyncio.FIRST_COMPLETED)
-        if task.done():
-            return task.result()
-        raise Cancelled("The consolidation was stopped.", hint="The confirmed summary stays as it was.")
-    finally:
-        for pending in (task, stop):
-            pending.cancel()
-        await asyncio.gather(task, stop, return_exceptions=True)

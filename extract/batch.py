@@ -10,7 +10,7 @@ from functools import partial
 from extract.one import extract_one
 from extract.outcomes import Cancelled, Deferred, ExtractOutcome, ExtractReport, Stopped, sentence
 from extract.reading import Kin
-from memory import models
+from memory import errors, models
 from memory.model import RolloutId
 from memory.progress import Step
 from memory.runtime import Runtime
@@ -47,7 +47,10 @@ async def run(
     if not selection.chosen:
         return _report(runtime, selection, ())
     # 3. How much fits: the model's own window, or a cautious guess [Z075 Z076].
-    window = await runtime.extract_model.window() or runtime.settings.extract.fallback_window
+    try:
+        window = await runtime.or_stop(runtime.extract_model.window()) or runtime.settings.extract.fallback_window
+    except errors.Cancelled:
+        return _report(runtime, selection, [Cancelled(row.id) for row in selection.chosen])
     # 4. Each of them, a few at a time; one that fails never holds up the others [M76].
     outcomes = await _extract_all(runtime, selection.chosen, window, each)
     # 5. What `status` and `why` will say about them.

@@ -6,9 +6,10 @@ import asyncio
 import os
 import socket
 import uuid
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from memory import models
 from memory.clock import Clock, SystemClock
@@ -19,6 +20,8 @@ from memory.redact import Redactor
 from memory.settings import RedactSettings, Settings
 from memory.state import Ledger, Store
 from memory.workspace import Workspace
+
+R = TypeVar("R")
 
 
 @dataclass(slots=True)
@@ -44,6 +47,21 @@ class Runtime:
         """Releases the models' connections; inside the event loop that used them."""
         await self.extract_model.close()
         await self.consolidate_model.close()
+
+    async def or_stop(self, work: Awaitable[R]) -> R:
+        """The work's result, or Cancelled as soon as somebody asks the run to stop; then the work is cancelled."""
+        task = asyncio.ensure_future(work)
+        stop = asyncio.ensure_future(self.cancel.wait())
+        try:
+            await asyncio.wait({task, stop}, return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                return task.result()
+            self.check_cancelled()
+            raise AssertionError("unreachable")
+        finally:
+            for pending in (task, stop):
+                pending.cancel()
+            await asyncio.gather(task, stop, return_exceptions=True)
 
     def check_cancelled(self) -> None:
         """Raises Cancelled when somebody asked the run to stop."""

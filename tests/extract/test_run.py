@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Sequence
@@ -30,6 +31,7 @@ from memory.errors import (
 from memory.llm.base import Message
 from memory.model import Host, Outcome, Reason, RolloutId
 from memory.testing import ScriptedModel
+from rollouts.discover import discover
 from rollouts.eligibility import Picks
 from tests.extract.conftest import Bench
 from tests.extract.samples import BODY, EMPTY, GOOD, TALK
@@ -444,3 +446,19 @@ def test_every_outcome_has_a_sentence_and_a_row_for_json() -> None:
     assert len({sentence(outcome) for outcome in outcomes}) == len(outcomes)
     assert len(json.loads(json.dumps(report.detail()))["outcomes"]) == len(outcomes)
     assert (report.done, report.failed, report.deferred, report.cancelled) == (5, 3, 1, 1)
+
+
+@pytest.mark.req("Z083")
+async def test_a_stop_is_heard_while_the_provider_lists_its_models(bench: Bench) -> None:
+    rollout = bench.write("a", *TALK)
+
+    class Slow(ScriptedModel):
+        async def window(self) -> int | None:
+            await asyncio.sleep(60)
+            return None
+
+    runtime = bench.runtime(Slow())
+    discover(runtime.settings, bench.clock, bench.store)
+    asyncio.get_running_loop().call_later(0.05, runtime.cancel.set)
+    report = await asyncio.wait_for(extract.run(runtime), 10)
+    assert report.outcomes == (extract.outcomes.Cancelled(rollout),)
