@@ -52,14 +52,14 @@ class _Page:
         self.size += cost
         return True
 
-    def join(self, line: Candidate, limit: int) -> None:
-        """Gives the line's citations to the one on the page that says the same."""
+    def join(self, line: Candidate, limit: int, *, most: int = MAX_CITATIONS) -> None:
+        """Gives the line's citations, up to `most` in all, to the one on the page that says the same."""
         place = next((place for place, other in enumerate(self.lines) if _twins(line, other)), None)
         if place is None:
             return
         old = self.lines[place]
         new = replace(old, citations=tuple(dict.fromkeys([*old.citations, *line.citations])))
-        if len(new.citations) <= MAX_CITATIONS and self.size + _cost(new) - _cost(old) <= limit:
+        if len(new.citations) <= most and self.size + _cost(new) - _cost(old) <= limit:
             self.lines[place] = new
             self.size += _cost(new) - _cost(old)
 
@@ -100,7 +100,9 @@ def _list_sources(page: _Page, index: list[Candidate], known: Mapping[str, Sourc
 def _name_the_rest(page: _Page, known: Mapping[str, Source], limit: int) -> None:
     named = {citation for line in page.lines for citation in line.citations}
     for line in bare(source for name, source in known.items() if name not in named):
-        page.add(line, limit)
+        if not page.add(line, limit):
+            # Many sessions of one project and day are named alike: one line names them all.
+            page.join(line, limit, most=len(known))
 
 
 def _fill(page: _Page, lines: list[Candidate], published: set[str], target: int, hard: int) -> None:
