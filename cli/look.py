@@ -13,12 +13,14 @@ import typer
 
 from cli.output import ago, line, money, print_json, table
 from memory.clock import Clock, SystemClock
-from memory.errors import UnknownReference
+from memory.errors import SlowwaveError, UnknownReference
 from memory.redact import Redactor
-from memory.settings import Settings, load
+from memory.settings import ModelSettings, Settings, load
 from memory.state import Store
 from memory.workspace import Workspace
-from recall.doctor import examine
+from recall import mending
+from recall.doctor import diagnose, in_use
+from recall.mending import Mended
 from recall.status import Status, read_status
 from recall.status import as_json as status_json
 from recall.trace import ClaimTrace, RolloutTrace, Support, Tracer, cited_sources
@@ -298,16 +300,43 @@ def evidence(reference: str, *, as_json: bool) -> None:
     typer.echo(err, err=True)
 
 
-def doctor(*, as_json: bool) -> None:
-    """`slowwave doctor`: exit code 1 when something is in error."""
-    with opened() as it:
-        findings = examine(it.settings, it.store, it.workspace, it.clock)
+def doctor(*, fix: bool, as_json: bool) -> None:
+    """`slowwave doctor`: exit code 1 when something is in error, also after `--fix`; warnings leave it at 0."""
+    settings, clock = load(), SystemClock()
+    done = _mend(settings, clock) if fix else []
+    findings = diagnose(settings, clock)
     if as_json:
-        print_json([asdict(finding) for finding in findings])
+        shown: Any = [asdict(finding) for finding in findings]
+        print_json({"mended": [asdict(one) for one in done], "findings": shown} if fix else shown)
     else:
+        for one in done:
+            line(f"mended   {one.check}: {one.did}")
         for finding in findings:
             style = {"ok": "green", "warning": "yellow", "error": "red"}[finding.level]
             tail = "".join(f"; {part}" for part in (finding.means, finding.mend and f"mend: {finding.mend}") if part)
             line(f"{finding.level:8s} {finding.check}: {finding.says}{tail}", style=style)
     if any(finding.level == "error" for finding in findings):
         sys.exit(1)
+
+
+def _mend(settings: Settings, clock: Clock) -> list[Mended]:
+    """The safe mends in order: what stops the state from opening, what an interruption left, what nothing knows of."""
+    from consolidate.service import LongMemory
+    from memory.runtime import open_runtime
+
+    done: list[Mended] = []
+    try:
+        done += mending.before_opening(settings, clock)
+        if not in_use(settings):
+            return done
+        # No model is asked; that none can be built, for lack of a name, must not stop the mending.
+        quiet = settings.model_copy(update={"model": ModelSettings(provider="offline")})
+        with open_runtime(quiet, clock=clock) as runtime:
+            done += [Mended("left-overs", text) for text in LongMemory(runtime).recover()]
+            done += [
+                Mended("leases", f"{job.kind} {job.key} may be claimed again") for job in runtime.store.jobs.reap()
+            ]
+            done += mending.after_recovery(settings, runtime.store, runtime.workspace, clock)
+    except SlowwaveError as error:
+        typer.echo(f"slowwave: {error}", err=True)
+    return done

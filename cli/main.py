@@ -101,11 +101,16 @@ def evidence(
 
 
 @app.command()
-def doctor(json: Json = False) -> None:
+def doctor(
+    fix: Annotated[
+        bool, typer.Option("--fix", help="Do the safe mends; what is taken away is set aside, never deleted.")
+    ] = False,
+    json: Json = False,
+) -> None:
     """Compare disk, database, versions and permissions; say what each finding means and what mends it."""
     from cli import look
 
-    look.doctor(as_json=json)
+    look.doctor(fix=fix, as_json=json)
 
 
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]

@@ -22,6 +22,8 @@ from memory.state.dialect import insert
 from memory.state.schema import VERSION, intents, jobs, meta, outputs, rollouts, usage, versions
 
 GENERATION_FILE = "generation.json"
+FORMER = 100
+"""Former generations that are remembered by name."""
 
 
 class Meta(Aggregate):
@@ -50,10 +52,17 @@ class Meta(Aggregate):
             tx.execute(update(jobs).values(generation=name, owner="", updated=self._now(), **fresh, **none))
             for table in (rollouts, outputs, versions, usage, intents):
                 tx.execute(delete(table))
+            former = [*self.former_generations(tx), self.generation(tx)][-FORMER:]
+            self._set(tx, "former_generations", " ".join(former))
             self._set(tx, "generation", name)
             self._set(tx, "clear_watermark", str(iso(latest)))
             self.scrub_needed(tx)
         return name
+
+    def former_generations(self, tx: Tx | None = None) -> list[str]:
+        """Those before the one in force, oldest first: `generation.json` may name one of them after a kill, never
+        another one."""
+        return (self._get("former_generations", tx) or "").split()
 
     def scrub_due(self) -> bool:
         """Whether rows were deleted whose text may still stand in the database file."""
@@ -107,7 +116,7 @@ def read_generation_file(home: Path) -> str | None:
     except (OSError, ValueError):
         raise StateCorruptError(
             f"{path} cannot be read or is not JSON; it was left as it is.",
-            hint="Delete it: it is written again from the state database.",
+            hint="`slowwave doctor --fix` sets it aside; it is written again from the state database.",
         ) from None
     version = values.get("version") if isinstance(values, dict) else None
     if version != VERSION or isinstance(version, bool):
@@ -116,7 +125,7 @@ def read_generation_file(home: Path) -> str | None:
     if not isinstance(generation, str) or not generation.isalnum():
         raise StateCorruptError(
             f"{path} names no generation; it was left as it is.",
-            hint="Delete it: it is written again from the state database.",
+            hint="`slowwave doctor --fix` sets it aside; it is written again from the state database.",
         )
     return generation
 

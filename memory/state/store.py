@@ -97,6 +97,8 @@ class Store:
                 _open_postgres(engine, url, settings, written)
             store = cls(engine, url, settings, clock, "")
             store.generation = store.meta.generation()
+            if written not in {None, store.generation, *store.meta.former_generations()}:
+                raise _behind(dialect.where(url), settings.home)
         except (DBAPIError, PoolTimeout) as error:
             engine.dispose()
             raise dialect.translate(error, dialect.where(url)) from None
@@ -228,7 +230,12 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def _private_folder(home: Path) -> None:
-    """Creates the home with mode 0700; narrows one that is ours and was left open to others."""
+    """Creates the home with mode 0700; narrows one that is ours and was left open to others. Refuses a link."""
+    if home.is_symlink():
+        raise StateError(
+            f"The data folder {home} is a symbolic link; links are never followed.",
+            hint=f"Set SLOWWAVE_HOME to the real folder, {os.path.realpath(home)}.",
+        )
     try:
         home.mkdir(parents=True, mode=0o700, exist_ok=True)
         mode = home.stat()
@@ -237,6 +244,16 @@ def _private_folder(home: Path) -> None:
         raise StateError(
             f"The data folder {home} cannot be used ({error.strerror}).", hint="Set SLOWWAVE_HOME to another folder."
         ) from None
+    if os.statvfs(home).f_flag & os.ST_RDONLY:
+        raise StateError(
+            f"The data folder {home} lies on a read-only file system.",
+            hint="Mount it writable, or set SLOWWAVE_HOME to a folder on another disk.",
+        )
+    if not os.access(home, os.R_OK | os.W_OK | os.X_OK):
+        raise StateError(
+            f"The data folder {home} may not be written to by this user.",
+            hint=f"Run chmod 700 {home}, or set SLOWWAVE_HOME to another folder.",
+        )
     ours = not names or names.intersection(OUR_FILES)
     if ours and stat.S_IMODE(mode.st_mode) & 0o077 and mode.st_uid == os.getuid():
         home.chmod(0o700)
@@ -246,7 +263,16 @@ def _vanished(place: str, home: Path) -> StateCorruptError:
     return StateCorruptError(
         f"{home / 'generation.json'} says there was state, but {place} has none: what was forgotten or cleared would"
         " be unknown.",
-        hint="Restore the database from a backup, or move generation.json and generations/ away to start anew.",
+        hint=dialect.MENDS,
+    )
+
+
+def _behind(place: str, home: Path) -> StateCorruptError:
+    """The file is written after the database: one that is ahead of it proves that commits were lost."""
+    return StateCorruptError(
+        f"The state database {place} is older than {home / 'generation.json'}: it has lost a clear, and with it what"
+        " may never become memory again.",
+        hint=dialect.MENDS,
     )
 
 

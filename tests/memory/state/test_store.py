@@ -198,8 +198,30 @@ def test_a_missing_or_older_generation_file_follows_the_database(open_store: Any
     file = store.settings.home / "generation.json"
     file.unlink()
     assert open_store().generation == json.loads(file.read_text())["generation"]
-    file.write_text('{"version": 2, "generation": "0123456789ab"}')
-    assert open_store().generation == store.generation == json.loads(file.read_text())["generation"]
+    before = file.read_text()
+    new = store.meta.new_generation(store.clock.now())
+    file.write_text(before)
+    assert open_store().generation == new == json.loads(file.read_text())["generation"]
+
+
+@pytest.mark.fault("X11")
+def test_a_generation_file_that_is_ahead_of_the_database_proves_a_lost_clear(open_store: Any, store: Store) -> None:
+    file = store.settings.home / "generation.json"
+    text = '{"version": 2, "generation": "0123456789ab"}'
+    file.write_text(text)
+    with pytest.raises(StateCorruptError, match="lost a clear"):
+        open_store()
+    assert file.read_text() == text
+
+
+@pytest.mark.req("Z119")
+def test_a_home_that_is_a_link_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    error = refusal(tmp_path / "link", StateError)
+    assert "symbolic link" in error.message
+    assert str(tmp_path / "real") in error.hint
+    assert not any((tmp_path / "real").iterdir())
 
 
 def test_a_database_that_vanished_is_not_made_anew_behind_the_users_back(home: Path) -> None:
