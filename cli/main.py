@@ -168,6 +168,35 @@ def clear(yes: Yes = False, json: Json = False) -> None:
     change.clear(yes=yes, as_json=json)
 
 
+hosts_app = typer.Typer(help="Put slowwave into Codex CLI, Claude Code and Pi, or take it out.", no_args_is_help=True)
+app.add_typer(hosts_app, name="hosts")
+Names = Annotated[list[str] | None, typer.Argument(help="codex, claude or pi; all that are here when left out.")]
+
+
+@hosts_app.command(name="install")
+def hosts_install(names: Names = None, json: Json = False) -> None:
+    """Add the hooks to the hosts' configuration; a copy of each changed file is kept."""
+    from cli import hosts
+
+    hosts.install(names or [], as_json=json)
+
+
+@hosts_app.command(name="uninstall")
+def hosts_uninstall(names: Names = None, json: Json = False) -> None:
+    """Take them out again; a file nobody changed since becomes what it was, byte for byte."""
+    from cli import hosts
+
+    hosts.uninstall(names or [], as_json=json)
+
+
+@hosts_app.command(name="status")
+def hosts_status(names: Names = None, json: Json = False) -> None:
+    """Show which hosts are here, their versions, what is installed, and which approval is missing."""
+    from cli import hosts
+
+    hosts.status(names or [], as_json=json)
+
+
 @app.command(name="try")
 def try_out(
     samples: Annotated[str, typer.Option(help="Folder of sample sessions, used when you have none of your own.")] = "",

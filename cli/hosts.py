@@ -1,0 +1,149 @@
+"""`slowwave hosts install|uninstall|status`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from cli.output import line, print_json
+from hosts import install as installing
+from hosts import versions
+from hosts.catalog import HOSTS
+from hosts.edit import HostConfigError
+from hosts.install import Change, Command, Host, Status
+from memory.errors import UsageError
+from memory.settings import DEFAULT_STORE, Settings, home_directory, load
+
+WORDS = {
+    "absent": "not found here",
+    "not_installed": "not installed",
+    "installed": "installed",
+    "partly": "installed in part; `slowwave hosts install` completes it",
+    "outdated": "installed by another or older slowwave; `slowwave hosts install` renews it",
+    "broken": "its configuration cannot be read",
+}
+
+
+def install(names: list[str], *, as_json: bool) -> None:
+    """Each host by itself: one whose files cannot be changed safely does not keep the others from being done."""
+    settings = load()
+    command = _command(settings)
+    report: list[dict[str, object]] = []
+    failed = False
+    for host in _chosen(names, settings):
+        try:
+            changes = installing.install(host, _folder(host, settings), _records(settings), command)
+        except HostConfigError as error:
+            failed = True
+            report.append({"host": host.name, "error": str(error)})
+            if not as_json:
+                line(f"{host.title}: not installed. {error}", style="red")
+            continue
+        state = _status(host, settings, command)
+        report.append(_done(host, changes) | {"status": state.as_json()})
+        if not as_json:
+            _print_changes(host, changes, "already installed")
+            _print_findings(state)
+    if as_json:
+        print_json(report)
+    if failed:
+        raise typer.Exit(1)
+
+
+def uninstall(names: list[str], *, as_json: bool) -> None:
+    """Without a name: from every host."""
+    settings = load()
+    report: list[dict[str, object]] = []
+    failed = False
+    for name in names or list(HOSTS):
+        host = _host(name)
+        try:
+            changes = installing.uninstall(host, _folder(host, settings), _records(settings))
+        except HostConfigError as error:
+            failed = True
+            report.append({"host": host.name, "error": str(error)})
+            if not as_json:
+                line(f"{host.title}: not uninstalled. {error}", style="red")
+            continue
+        report.append(_done(host, changes))
+        if not as_json:
+            _print_changes(host, changes, "nothing of slowwave was there")
+    if as_json:
+        print_json(report)
+    if failed:
+        raise typer.Exit(1)
+
+
+def status(names: list[str], *, as_json: bool) -> None:
+    """What is installed where, and what stands in the way."""
+    settings = load()
+    command = _command(settings)
+    found = [_status(_host(name), settings, command) for name in names or list(HOSTS)]
+    if as_json:
+        print_json([state.as_json() for state in found])
+        return
+    for state in found:
+        program = state.program
+        version = f" {program.version or '(version unknown)'}" if program else ""
+        line(f"{state.title}{version}: {WORDS[state.state]}", style="" if state.state == "installed" else "yellow")
+        for path in state.files:
+            line(f"  {path}")
+        _print_findings(state)
+
+
+def _chosen(names: list[str], settings: Settings) -> list[Host]:
+    """The named hosts, else those that are here. Raises UsageError when there is none."""
+    if names:
+        return [_host(name) for name in names]
+    found = [host for host in HOSTS.values() if versions.find(host.program) or _folder(host, settings).is_dir()]
+    if not found:
+        raise UsageError(
+            "No host was found: neither codex, claude nor pi is on PATH, nor are their folders in your home.",
+            hint="Install one first, or name it: slowwave hosts install codex.",
+        )
+    return found
+
+
+def _host(name: str) -> Host:
+    if name not in HOSTS:
+        raise UsageError(f"{name[:40]!r} is no host.", hint=f"Hosts are {', '.join(HOSTS)}.")
+    return HOSTS[name]
+
+
+def _folder(host: Host, settings: Settings) -> Path:
+    return host.folder(settings.host_environment)
+
+
+def _records(settings: Settings) -> Path:
+    return settings.home / "hosts"
+
+
+def _command(settings: Settings) -> Command:
+    """With the data folder in it where it is not the default one: the host will not have our variables."""
+    base = settings.home if settings.store == DEFAULT_STORE else settings.home.parents[1]
+    named = {} if base == home_directory(settings.host_environment) else {"SLOWWAVE_HOME": str(base)}
+    return installing.hook_command(
+        named | ({} if settings.store == DEFAULT_STORE else {"SLOWWAVE_STORE": settings.store})
+    )
+
+
+def _status(host: Host, settings: Settings, command: Command) -> Status:
+    return installing.status(host, _folder(host, settings), versions.find(host.program), command)
+
+
+def _done(host: Host, changes: list[Change]) -> dict[str, object]:
+    files = [{"path": str(c.path), "what": c.what, "copy": str(c.copy) if c.copy else None} for c in changes]
+    return {"host": host.name, "files": files, "approval": host.approval}
+
+
+def _print_changes(host: Host, changes: list[Change], nothing: str) -> None:
+    done = [change for change in changes if change.what != "unchanged"]
+    line(f"{host.title}: {'done' if done else nothing}")
+    for change in done:
+        line(f"  {change.what} {change.path}" + (f" (before: {change.copy})" if change.copy else ""))
+
+
+def _print_findings(state: Status) -> None:
+    for finding in state.findings:
+        line(f"  {finding.text}", style="yellow" if finding.blocks else "")

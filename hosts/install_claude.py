@@ -1,0 +1,71 @@
+"""Claude Code: hooks in the user's `settings.json`. The same hooks as a plugin lie in `claude_plugin/`; both at once
+would deliver every event twice, so `status` says when it finds both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from hosts import edit
+from hosts.install import Command, Finding, Target
+
+EVENTS: dict[str, tuple[str, int]] = {
+    "SessionStart": ("", 5),
+    "UserPromptSubmit": ("", 5),
+    "PostToolUse": ("Read|Grep|Bash", 5),
+    "Stop": ("", 5),
+    "SessionEnd": ("", 3),
+}
+"""Event -> matcher and time-out in seconds. The program answers in milliseconds; the time-out is for a stuck disk."""
+
+
+class Claude:
+    name = "claude"
+    title = "Claude Code"
+    program = "claude"
+    approval = (
+        "Claude Code runs these hooks in folders you trust; in a new folder it asks once whether you do. "
+        "/hooks lists them."
+    )
+
+    def folder(self, environment: Mapping[str, str]) -> Path:
+        said = environment.get("CLAUDE_CONFIG_DIR")
+        return Path(said).expanduser() if said else Path(environment.get("HOME", "~")).expanduser() / ".claude"
+
+    def targets(self, folder: Path, command: Command) -> list[Target]:
+        path = folder / "settings.json"
+        return [
+            Target(
+                path,
+                lambda text: edit.add_hooks(text, groups(command), path),
+                lambda text, original: edit.strip_hooks(text, command.is_ours, original, path),
+                lambda text: holds(text, path),
+            )
+        ]
+
+    def findings(self, folder: Path) -> list[Finding]:
+        path = folder / "settings.json"
+        data = edit.load_json(edit.read(path).text, path)
+        found = []
+        if data.get("disableAllHooks") is True:
+            found.append(Finding("hooks_off", f'Hooks are switched off by "disableAllHooks" in {path}.', blocks=True))
+        plugins = data.get("enabledPlugins")
+        if isinstance(plugins, dict) and any(n.partition("@")[0] == "slowwave" and on for n, on in plugins.items()):
+            found.append(
+                Finding("twice", "The plugin slowwave is enabled too: keep one of them, or every hook runs twice.")
+            )
+        return found
+
+
+def groups(command: Command) -> dict[str, edit.Json]:
+    """Event -> group, as the file wants them."""
+    found: dict[str, edit.Json] = {}
+    for event, (matcher, seconds) in EVENTS.items():
+        handler = {"type": "command", "command": command.shell("claude"), "timeout": seconds}
+        found[event] = ({"matcher": matcher} if matcher else {}) | {"hooks": [handler]}
+    return found
+
+
+def holds(text: str, path: Path) -> bool:
+    """Whether one of our handlers is in a hooks file."""
+    return any(Command.is_ours(handler["command"]) for *_, handler in edit.handlers(edit.load_json(text, path)))

@@ -1,0 +1,268 @@
+"""Codex CLI: hooks in `hooks.json`, or in `config.toml` where the user keeps theirs, and a joined `notify`.
+
+Codex runs a hook only after its user approved it, and knows it by file, event and position: our groups come last, their
+text is fixed, and the approval is never written for the user. Codex itself rewrites `config.toml` (trusted folders,
+approved hooks); `hooks.json` it leaves alone, which is why ours go there.
+
+`notify` needs no approval, but Codex passes it the prompt on the command line, where other users of the machine may see
+it. So none is set where there was none; where the user has one, ours runs first and then becomes theirs.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hosts import edit
+from hosts.edit import HostConfigError, Json, Statement
+from hosts.install import HOOK, Command, Finding, Target
+from hosts.install_claude import holds as holds_hooks
+
+EVENTS: dict[str, tuple[str, int]] = {
+    "SessionStart": ("", 5),
+    "UserPromptSubmit": ("", 5),
+    "PostToolUse": ("", 5),
+    "Stop": ("", 5),
+    "SessionEnd": ("", 3),
+}
+"""Event -> matcher and time-out in seconds; Codex allows SessionEnd three."""
+
+CONTEXT_TOKENS = 2_500
+"""What Codex takes from a hook before it puts the rest into a file; its own default, written out so that it stays."""
+
+CHAIN = "--then"
+"""What follows this word in `notify` is the user's own program."""
+
+
+class Codex:
+    name = "codex"
+    title = "Codex CLI"
+    program = "codex"
+    approval = (
+        "Codex runs these hooks once you approved them: start `codex`, which lists new hooks (or type /hooks), and "
+        "trust those that start slowwave-hook. Until then `codex exec` skips them without a word."
+    )
+
+    def folder(self, environment: Mapping[str, str]) -> Path:
+        said = environment.get("CODEX_HOME")
+        return Path(said).expanduser() if said else Path(environment.get("HOME", "~")).expanduser() / ".codex"
+
+    def targets(self, folder: Path, command: Command) -> list[Target]:
+        config, hooks = folder / "config.toml", folder / "hooks.json"
+        inline = self._inline(folder, command)
+        return [
+            Target(
+                config,
+                lambda text: add_to_config(text, command, config, hooks=inline),
+                lambda text, original: strip_config(text, original, config),
+                lambda text: bool(positions(text, config)) or _our_notify(edit.load_toml(text, config)) is not None,
+            ),
+            Target(
+                hooks,
+                lambda text: text if inline else edit.add_hooks(text, groups(command), hooks),
+                lambda text, original: _strip_hooks_file(text, original, hooks),
+                lambda text: holds_hooks(text, hooks),
+            ),
+        ]
+
+    def _inline(self, folder: Path, command: Command) -> bool:
+        """Whether ours belong into config.toml: the user's are there, none are in hooks.json, and they can be appended
+        (Codex warns at every start when one folder has both)."""
+        config, hooks = folder / "config.toml", folder / "hooks.json"
+        text = strip_config(edit.read(config).text, "", config)
+        data = edit.load_toml(text, config).get("hooks")
+        if not isinstance(data, dict) or not data.keys() - {"state"}:
+            return False
+        if any(True for _ in edit.handlers(edit.load_json(_strip_hooks_file(edit.read(hooks).text, "", hooks), hooks))):
+            return False
+        try:
+            add_to_config(text, command, config, hooks=True)
+        except HostConfigError:
+            return False
+        return True
+
+    def findings(self, folder: Path) -> list[Finding]:
+        path = folder / "config.toml"
+        text = edit.read(path).text
+        data = edit.load_toml(text, path)
+        features = data.get("features")
+        found = []
+        if isinstance(features, dict) and (features.get("hooks") is False or features.get("codex_hooks") is False):
+            found.append(Finding("hooks_off", f"Hooks are switched off under [features] in {path}.", blocks=True))
+        known = _dict(_dict(data.get("hooks")).get("state"))
+        hooks = folder / "hooks.json"
+        keys = [(edit.read(path).real, place) for place in positions(text, path)]
+        keys += [(edit.read(hooks).real, place) for place in _positions_in_json(edit.read(hooks).text, hooks)]
+        approvals = {_key(name): _dict(value) for name, value in known.items()}
+        states = [approvals.get(key, {}) for key in keys]
+        if untrusted := sum(1 for state in states if not state.get("trusted_hash")):
+            text = f"Installed, not trusted: {untrusted} of {len(keys)} hooks wait for your approval. {self.approval}"
+            found.append(Finding("not_trusted", text, blocks=untrusted == len(keys)))
+        if switched := sum(1 for state in states if state.get("enabled") is False):
+            found.append(Finding("hooks_off", f"{switched} of {len(keys)} hooks are switched off in Codex (/hooks)."))
+        return found
+
+
+def groups(command: Command) -> dict[str, Json]:
+    """Event -> group, as hooks.json wants them."""
+    found: dict[str, Json] = {}
+    for event, (matcher, seconds) in EVENTS.items():
+        handler: Json = {"type": "command", "command": command.shell("codex"), "timeout": seconds}
+        if event in ("SessionStart", "UserPromptSubmit"):
+            handler["additionalContextLimit"] = CONTEXT_TOKENS
+        found[event] = ({"matcher": matcher} if matcher else {}) | {"hooks": [handler]}
+    return found
+
+
+def _strip_hooks_file(text: str, original: str, path: Path) -> str:
+    left = edit.strip_hooks(text, Command.is_ours, original, path)
+    return "" if left != text and not original.strip() and edit.load_json(left, path) == {} else left
+
+
+# -- config.toml ------------------------------------------------------------------------------------------------------
+
+
+def add_to_config(text: str, command: Command, path: Path, *, hooks: bool) -> str:
+    """Joins an existing `notify`; with `hooks`, appends ours at the end. Raises HostConfigError."""
+    data = edit.load_toml(text, path)
+    wanted = dict(data)
+    notify = data.get("notify")
+    result = text
+    if notify:
+        if not isinstance(notify, list) or not all(isinstance(item, str) for item in notify):
+            raise HostConfigError(f"{path}: notify must be a list of strings; nothing was changed.")
+        wanted["notify"] = [*command.argv, "codex-notify", CHAIN, *notify]
+        result = _set_notify(result, f"notify = {edit.toml_array(wanted['notify'])}")
+    if hooks:
+        newline = "\r\n" if "\r\n" in text else "\n"
+        joint = "" if not result or result.endswith("\n") else newline
+        result += joint + newline + newline.join(_tables(command)) + newline
+        mine = {event: [group] for event, group in groups(command).items()}
+        theirs = _dict(data.get("hooks"))
+        wanted["hooks"] = {**theirs, **{event: [*theirs.get(event, []), *mine[event]] for event in mine}}
+    if edit.load_toml(result, path) != wanted:
+        raise HostConfigError(f"{path} has a form that cannot be changed safely; nothing was changed.")
+    return result
+
+
+def _tables(command: Command) -> list[str]:
+    lines: list[str] = []
+    for event, group in groups(command).items():
+        lines.append(f"[[hooks.{event}]]")
+        lines += [f"matcher = {edit.toml_string(group['matcher'])}"] if "matcher" in group else []
+        lines.append(f"[[hooks.{event}.hooks]]")
+        for key, value in group["hooks"][0].items():
+            lines.append(f"{key} = {edit.toml_string(value) if isinstance(value, str) else value}")
+    return lines
+
+
+def strip_config(text: str, original: str, path: Path) -> str:
+    """Takes our hooks and our part of `notify` out; the user's program comes back as it was written, where known."""
+    data = edit.load_toml(text, path)
+    theirs = _our_notify(data)
+    if theirs is not None:
+        former = next((s for s in edit.statements(original) if "notify" in s.data and not s.table), None)
+        line = original[former.start : former.end] if former and former.data["notify"] == theirs else ""
+        text = _set_notify(text, line or (f"notify = {edit.toml_array(theirs)}" if theirs else ""))
+    return _strip_tables(text)
+
+
+def _our_notify(data: Json) -> list[str] | None:
+    """The user's own program behind ours; None where `notify` is not ours."""
+    notify = data.get("notify")
+    if not isinstance(notify, list) or not any(isinstance(x, str) and x.endswith(f"/{HOOK}") for x in notify):
+        return None
+    return list(notify[notify.index(CHAIN) + 1 :]) if CHAIN in notify else []
+
+
+def _set_notify(text: str, line: str) -> str:
+    for statement in edit.statements(text):
+        if "notify" in statement.data and not statement.table:
+            old = text[statement.start : statement.end]
+            end = re.search(r"\r?\n?\Z", old)
+            tail = end.group() if end and line and not line.endswith("\n") else ""
+            return text[: statement.start] + line + tail + text[statement.end :]
+    return text
+
+
+def _strip_tables(text: str) -> str:
+    """Removes the `[[hooks.*]]` tables that hold our handlers alone, and our handlers from tables that hold others."""
+    parts = edit.statements(text)
+    cuts: list[tuple[int, int]] = []
+    for group in _groups(parts):
+        blocks = _blocks(parts, group)
+        ours = [block for block in blocks if _is_ours(parts, block)]
+        cuts += [group] if ours and len(ours) == len(blocks) else ours
+    for first, end in reversed(cuts):
+        while parts[end - 1].blank:
+            end -= 1
+        if (first, end) == cuts[0] or first == cuts[0][0]:
+            blank = first > 0 and not text[parts[first - 1].start : parts[first - 1].end].strip()
+            first -= 1 if blank else 0
+        text = text[: parts[first].start] + text[parts[end - 1].end :]
+    return text
+
+
+def _groups(parts: list[Statement]) -> list[tuple[int, int]]:
+    """The statements of every `[[hooks.Event]]` and what belongs to it, as (first, end)."""
+    found: list[tuple[int, int]] = []
+    open_at: int | None = None
+    for index, part in enumerate([*parts, Statement(0, 0, {}, True, ())]):
+        if not part.header:
+            continue
+        begins = len(part.table) == 2 and part.table[0] == "hooks" and part.table[1] != "state"
+        inside = open_at is not None and part.table[:2] == parts[open_at].table and len(part.table) > 2
+        if inside:
+            continue
+        if open_at is not None:
+            found.append((open_at, index))
+        open_at = index if begins else None
+    return found
+
+
+def _blocks(parts: list[Statement], group: tuple[int, int]) -> list[tuple[int, int]]:
+    """The handlers of a group, as (first, end)."""
+    starts = [i for i in range(*group) if parts[i].header and len(parts[i].table) == 3 and parts[i].table[2] == "hooks"]
+    return list(zip(starts, [*starts[1:], group[1]], strict=True))
+
+
+def _is_ours(parts: list[Statement], block: tuple[int, int]) -> bool:
+    commands = [part.data.get("command") for part in parts[block[0] : block[1]] if not part.header]
+    return any(isinstance(command, str) and Command.is_ours(command) for command in commands)
+
+
+# -- Codex's names for our hooks ---------------------------------------------------------------------------------------
+
+
+def positions(text: str, path: Path) -> list[str]:
+    """`event:group:handler` of each of our handlers in config.toml."""
+    return [
+        f"{_snake(event)}:{group}:{index}"
+        for event, group, index, handler in edit.handlers(edit.load_toml(text, path))
+        if Command.is_ours(handler["command"])
+    ]
+
+
+def _positions_in_json(text: str, path: Path) -> list[str]:
+    return [
+        f"{_snake(event)}:{group}:{index}"
+        for event, group, index, handler in edit.handlers(edit.load_json(text, path))
+        if Command.is_ours(handler["command"])
+    ]
+
+
+def _snake(event: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", event).lower()
+
+
+def _key(name: str) -> tuple[Path, str]:
+    """`file:event:group:handler` with the file as its links end, whichever way Codex reached it."""
+    file, *place = name.rsplit(":", 3)
+    return Path(os.path.realpath(file)), ":".join(place)
+
+
+def _dict(value: Any) -> Json:
+    return value if isinstance(value, dict) else {}
