@@ -12,6 +12,7 @@ from hosts import versions
 from hosts.catalog import HOSTS
 from hosts.edit import HostConfigError
 from hosts.install import Change, Command, Host, Status
+from hosts.install_claude import PLUGIN
 from memory.errors import UsageError
 from memory.settings import DEFAULT_STORE, Settings, home_directory, load
 
@@ -90,6 +91,11 @@ def status(names: list[str], *, as_json: bool) -> None:
         for path in state.files:
             line(f"  {path}")
         _print_findings(state)
+
+
+def plugin() -> None:
+    """The path alone, for a command substitution."""
+    line(str(PLUGIN))
 
 
 def _chosen(names: list[str], settings: Settings) -> list[Host]:

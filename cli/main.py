@@ -197,6 +197,14 @@ def hosts_status(names: Names = None, json: Json = False) -> None:
     hosts.status(names or [], as_json=json)
 
 
+@hosts_app.command(name="plugin")
+def hosts_plugin() -> None:
+    """Print the folder of the Claude Code plugin, for `claude plugin marketplace add`."""
+    from cli import hosts
+
+    hosts.plugin()
+
+
 @app.command(name="try")
 def try_out(
     samples: Annotated[str, typer.Option(help="Folder of sample sessions, used when you have none of your own.")] = "",

@@ -9,6 +9,8 @@ from pathlib import Path
 from hosts import edit
 from hosts.install import Command, Finding, Target
 
+PLUGIN = Path(__file__).parent / "claude_plugin"
+
 EVENTS: dict[str, tuple[str, int]] = {
     "SessionStart": ("", 5),
     "UserPromptSubmit": ("", 5),
