@@ -70,7 +70,7 @@ async def test_clear_leaves_nothing_of_long_memory_and_fences_its_writers(bench:
     assert isinstance(await run(bench.runtime()), Empty)
 
 
-@pytest.mark.fault("M55", "X17")
+@pytest.mark.fault("M55")
 async def test_a_consolidation_that_began_before_a_clear_cannot_publish_after_it(bench: StoreBench) -> None:
     one, two = bench.add("a1", ONE, human=(1, 2)), bench.add("b2", TWO, human=(1, 3))
 

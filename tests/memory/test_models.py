@@ -13,7 +13,7 @@ from memory.errors import SettingsError
 from memory.settings import ModelSettings, Settings
 
 
-@pytest.mark.fault("X7", "X12")
+@pytest.mark.fault("X7")
 @pytest.mark.parametrize(
     ("values", "provider", "name", "said"),
     [
