@@ -129,12 +129,12 @@ def test_deleted_rows_are_gone_and_deleting_twice_is_no_error(store: Store, roll
 
 
 def best_of(times: int, work: Callable[[], object]) -> float:
-    """Seconds of the quickest run: what the code needs, not what the neighbours take."""
+    """Seconds of processor time of the quickest run: what the code needs, not what the neighbours take."""
     found = []
     for _ in range(times):
-        start = time.perf_counter()
+        start = time.process_time()
         work()
-        found.append(time.perf_counter() - start)
+        found.append(time.process_time() - start)
     return min(found)
 
 
@@ -143,5 +143,6 @@ def test_ten_thousand_rows_are_written_and_read_in_well_under_a_second(
 ) -> None:
     rows = [rollout(f"s{n}", inode=n, last_event=AT, started=AT, report={"lines": n}) for n in range(10_000)]
     assert best_of(2, lambda: sqlite_store.rollouts.upsert_many(rows)) <= 1.0
-    assert best_of(3, sqlite_store.rollouts.all) <= 0.5
-    assert best_of(3, sqlite_store.rollouts.fingerprints) <= 0.15
+    assert best_of(3, sqlite_store.rollouts.all) <= 0.6
+    assert best_of(3, sqlite_store.rollouts.fingerprints) <= 0.2
+    assert best_of(3, sqlite_store.rollouts.marks) <= 0.1
