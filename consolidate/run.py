@@ -394,14 +394,36 @@ def _release(runtime: Runtime, lease: Lease) -> None:
 def _paused(
     runtime: Runtime, lease: Lease, error: BudgetExceeded | QuotaModelError, session: agent.Session
 ) -> ConsolidateOutcome:
-    """A ceiling of the user or the provider pauses the work; the agent's own request limit is a failure [Z096]."""
-    if isinstance(error, BudgetExceeded) and error.budget == "consolidate.max_requests":
+    """A ceiling of the user or the provider pauses the work; the agent's own request limit is a failure [Z096].
+
+    So is a ceiling that these inputs alone have used up: begun again under it they would spend it again and again.
+    """
+    if isinstance(error, BudgetExceeded) and _too_small(runtime, error, session):
         return _failed(runtime, lease, error, session)
     _release(runtime, lease)
-    until: datetime | None = None
+    until: datetime | None = error.frees if isinstance(error, BudgetExceeded) else None
     if isinstance(error, QuotaModelError) and error.retry_after is not None:
         until = runtime.clock.now() + timedelta(seconds=error.retry_after)
     return Deferred(error.code, str(error), until)
+
+
+def _too_small(runtime: Runtime, error: BudgetExceeded, session: agent.Session) -> bool:
+    """Whether the attempt met its own limit, or has itself used half of a ceiling and more."""
+    if error.budget == "consolidate.max_requests" or error.alone:
+        return True
+    spent = {
+        "requests": session.requests - 1,
+        "tokens": session.input_tokens + session.output_tokens,
+        "money": _spent_here(runtime) if error.of == "money" else 0.0,
+    }
+    return error.limit > 0 and spent.get(error.of, 0) * 2 >= error.limit
+
+
+def _spent_here(runtime: Runtime) -> float:
+    """What this run's consolidation cost so far, of calls whose price is known."""
+    if not isinstance(runtime.meter, Ledger):
+        return 0.0
+    return sum(one.money for one in runtime.meter.spend("stage", run_id=runtime.run_id) if one.name == "consolidate")
 
 
 def _failed(runtime: Runtime, lease: Lease, error: SlowwaveError, session: agent.Session) -> Failed:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from extract.one import extract_one
@@ -52,10 +52,33 @@ async def run(
     except errors.Cancelled:
         return _report(runtime, selection, [Cancelled(row.id) for row in selection.chosen])
     # 4. Each of them, a few at a time; one that fails never holds up the others [M76].
-    outcomes = await _extract_all(runtime, selection.chosen, window, each)
-    # 5. What `status` and `why` will say about them.
-    _store_reasons(runtime, selection.chosen)
+    rows, outcomes = selection.chosen, await _extract_all(runtime, selection.chosen, window, each)
+    # 5. Where a project has used up its day, sessions of other projects take the free places.
+    while more := _others(runtime, picks, rows, outcomes):
+        rows, selection = rows + more.chosen, replace(selection, waiting=more.waiting)
+        outcomes += await _extract_all(runtime, more.chosen, window, each)
+    # 6. What `status` and `why` will say about them.
+    _store_reasons(runtime, rows)
     return _report(runtime, selection, outcomes)
+
+
+def _others(
+    runtime: Runtime, picks: Picks, rows: Sequence[RolloutRow], outcomes: Sequence[ExtractOutcome]
+) -> Selection | None:
+    """The next choice without the projects whose ceiling was met; None where there is nothing to add."""
+    paused = {outcome.project for outcome in outcomes if isinstance(outcome, Deferred)}
+    free = sum(isinstance(outcome, Deferred) for outcome in outcomes)
+    begun = len(outcomes) - free
+    if not paused or "" in paused or picks.rollouts or runtime.cancel.is_set():
+        return None
+    size = picks.limit if picks.limit is not None else runtime.settings.extract.batch
+    if begun >= size:
+        return None
+    wanted = replace(picks, limit=size - begun)
+    more = choose(runtime.settings, runtime.clock, runtime.store, picks=wanted, paused=paused)
+    known = {row.id for row in rows}
+    chosen = tuple(row for row in more.chosen if row.id not in known)
+    return replace(more, chosen=chosen) if chosen else None
 
 
 def _not_wanted(runtime: Runtime) -> str:
@@ -83,17 +106,21 @@ class _Batch:
     """What one rollout's end means for those not begun yet: quota and broken settings hold for all of them."""
 
     halt: Deferred | Stopped | None = None
+    paused: dict[str, Deferred] = field(default_factory=dict)
+    """By project, where only that project's ceiling was met."""
     done: int = 0
 
     def saw(self, outcome: ExtractOutcome) -> None:
         self.done += 1
-        if self.halt is None and isinstance(outcome, (Deferred, Stopped)):
+        if isinstance(outcome, Deferred) and outcome.project:
+            self.paused.setdefault(outcome.project, outcome)
+        elif self.halt is None and isinstance(outcome, (Deferred, Stopped)):
             self.halt = outcome
 
     def instead(self, row: RolloutRow) -> ExtractOutcome | None:
-        match self.halt:
-            case Deferred(reason=reason, message=message, retry_after=seconds):
-                return Deferred(row.id, reason, message, seconds)
+        match self.halt or self.paused.get(row.project):
+            case Deferred() as halt:
+                return replace(halt, rollout=row.id)
             case Stopped(error=error, message=message):
                 return Stopped(row.id, error, message)
             case None:

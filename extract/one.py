@@ -110,9 +110,13 @@ def _ended(runtime: Runtime, row: RolloutRow, lease: Lease, error: SlowwaveError
     """The next state of a claim by the class of its error [X13]."""
     if isinstance(error, StateError):
         raise error
-    if isinstance(error, (BudgetExceeded, QuotaModelError)):
+    if isinstance(error, QuotaModelError):
         _release(runtime, lease)
-        return Deferred(row.id, error.code, str(error), getattr(error, "retry_after", None))
+        return Deferred(row.id, error.code, str(error), error.retry_after)
+    if isinstance(error, BudgetExceeded) and not error.alone:
+        _release(runtime, lease)
+        wait = None if error.frees is None else (error.frees - runtime.clock.now()).total_seconds()
+        return Deferred(row.id, error.code, str(error), wait, error.project)
     if isinstance(error, (PermanentModelError, WorkspaceError)):
         # Neither is the rollout's fault: it must not be exhausted by a wrong key or a full disk.
         _release(runtime, lease)

@@ -56,13 +56,17 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True)
 class Deferred:
-    """`budget` or `quota`: the batch pauses, no attempt was spent. `retry_after` is in seconds."""
+    """`budget` or `quota`: the batch pauses, no attempt was spent. `retry_after` is in seconds.
+
+    `project` is the one a ceiling holds for; empty: it holds for all, and nothing more is begun.
+    """
 
     code: ClassVar[str] = "deferred"
     rollout: RolloutId
     reason: str
     message: str
     retry_after: float | None = None
+    project: str = ""
 
 
 @dataclass(frozen=True, slots=True)

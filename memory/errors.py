@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from memory.model import Violation
 
 
@@ -207,13 +209,36 @@ class PermanentModelError(ModelError):
 
 
 class BudgetExceeded(SlowwaveError):
-    """A ceiling would be passed by the next call; the call was not made. `budget` names the setting."""
+    """A ceiling would be passed by the next call; the call was not made. `budget` names the setting.
+
+    `used` of `limit` (in `of`: requests, tokens or money) was used or reserved. `frees` is when the ceiling opens
+    again by itself, None where only a new run or a change of the setting opens it. `project` is the one it holds for,
+    empty for all. `alone` says that this call is larger than the whole ceiling: waiting cannot help it.
+    """
 
     code = "budget"
 
-    def __init__(self, message: str, *, budget: str, hint: str = "") -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        budget: str,
+        hint: str = "",
+        used: float = 0.0,
+        limit: float = 0.0,
+        of: str = "",
+        frees: datetime | None = None,
+        project: str = "",
+        alone: bool = False,
+    ) -> None:
         super().__init__(message, hint=hint)
         self.budget = budget
+        self.used = used
+        self.limit = limit
+        self.of = of
+        self.frees = frees
+        self.project = project
+        self.alone = alone
 
 
 # -- publishing ---------------------------------------------------------------------------------------

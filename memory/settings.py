@@ -166,6 +166,7 @@ class BudgetSettings(Section):
     day_requests: int | None = Field(default=None, ge=0)
     day_tokens: int | None = Field(default=10_000_000, ge=0)
     day_money: float | None = Field(default=None, ge=0)
+    project_day_requests: int | None = Field(default=None, ge=0)
     project_day_tokens: int | None = Field(default=None, ge=0)
     project_day_money: float | None = Field(default=None, ge=0)
     prices: dict[str, Price] = Field(default_factory=dict)

@@ -121,10 +121,12 @@ def choose(
     *,
     picks: Picks = NO_PICKS,
     live: Collection[RolloutId] = (),
+    paused: Collection[str] = (),
 ) -> Selection:
     """Selects from what discovery found and stores each verdict that is new (but not those of picks by hand).
 
-    Its cost follows the rows that may be taken, not all rows: settled ones are not read.
+    Rows of the projects in `paused` are passed over. Its cost follows the rows that may be taken, not all rows:
+    settled ones are not read.
     """
     now, extract = clock.now(), settings.extract
     tombstones = store.tombstones.all()
@@ -150,7 +152,7 @@ def choose(
         outputs = {made.rollout: made for made in store.outputs.all()}
     selection = select(
         rows, now=now, extract=extract, rollouts=settings.rollouts, watermark=store.clear_watermark, jobs=jobs,
-        outputs=outputs, tombstones=tombstones, live=frozenset(live), picks=picks,
+        outputs=outputs, tombstones=tombstones, live=frozenset(live), picks=picks, paused=frozenset(paused),
     )  # fmt: skip
     if picks == NO_PICKS:
         news = {

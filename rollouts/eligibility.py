@@ -187,11 +187,13 @@ def select(
     tombstones: Set[tuple[str, str]] = frozenset(),
     live: Set[RolloutId] = frozenset(),
     picks: Picks = NO_PICKS,
+    paused: Set[str] = frozenset(),
 ) -> Selection:
     """The newest eligible rollouts, at most a batch of them [Z065], out of at most `extract.scan_limit` rows [Z066].
 
     `jobs` by rollout id as text, `outputs` by rollout id. Rollouts picked by hand are looked at whatever the bound
-    and all taken, unless `limit` says otherwise; other rows are then not looked at.
+    and all taken, unless `limit` says otherwise; other rows are then not looked at. Rows of the projects in `paused`
+    stay eligible and wait: they must not hold the places of others [O1].
     """
     looked_at, unscanned = _bounded(rows, extract.scan_limit, picks, now)
     verdicts = {
@@ -205,10 +207,11 @@ def select(
     eligible = [row for row in looked_at if verdicts[row.id].reason is Reason.ELIGIBLE]
     size = picks.limit if picks.limit is not None else max(extract.batch, len(picks.rollouts))
     moments = [verdict.until for verdict in verdicts.values() if verdict.until is not None and verdict.until > now]
+    free = [row for row in eligible if row.project not in paused]
     return Selection(
-        chosen=tuple(eligible[:size]),
+        chosen=tuple(free[:size]),
         verdicts=verdicts,
-        waiting=max(0, len(eligible) - size),
+        waiting=len(eligible) - len(free[:size]),
         unscanned=unscanned,
         unknown=tuple(sorted(picks.rollouts - verdicts.keys())),
         next_check=min(moments, default=None),

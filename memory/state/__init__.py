@@ -7,7 +7,7 @@ from memory.state.base import Tx
 from memory.state.health import Health
 from memory.state.intents import IntentRow
 from memory.state.jobs import JobRow, Lease, Refused
-from memory.state.ledger import Ledger, Spend
+from memory.state.ledger import CeilingUse, Ledger, Spend
 from memory.state.outputs import OutputRow, output_from_dict, output_to_dict
 from memory.state.rollouts import FileMark, RolloutRow
 from memory.state.runs import RunRow
@@ -15,6 +15,7 @@ from memory.state.store import Store
 from memory.state.versions import VersionRow, manifest_from_dict, manifest_to_dict
 
 __all__ = [
+    "CeilingUse",
     "FileMark",
     "Health",
     "IntentRow",

@@ -8,6 +8,9 @@ counting with its upper bound, because the provider may well have answered; it o
 A ceiling of 0 allows nothing, whatever the model. Other token and money ceilings look at billable calls only:
 the models named `free` (the offline engine) are recorded and pass them. A model without a price is held by
 requests and tokens alone, and `unpriced` says so. Rows hold ids, counts and times; no content.
+
+A call of stage 1 is booked on its session's project. A consolidation serves all projects: it is booked on none, so
+that the ceilings of a project never hold it and those of run and day do.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 from typing import Any, Literal
 
 from sqlalchemy import Text, and_, case, cast, func, insert, literal, select, true, update
@@ -36,6 +39,7 @@ MAX_WORD = 40
 EPSILON = 1e-9
 """Rounding of summed money."""
 
+Unit = Literal["requests", "tokens", "money"]
 Group = Literal["day", "stage", "model", "project", "run"]
 
 
@@ -89,11 +93,37 @@ class LedgerRow:
 
 
 @dataclass(frozen=True, slots=True)
+class CeilingUse:
+    """A ceiling and how much of it is used or reserved, in `of`. `project` is empty where it holds for all.
+
+    `frees` is when it opens again by itself: the next UTC midnight for those of a day; None for those of a run, which
+    are open in the next one, and for 0, which only a change of the setting opens.
+    """
+
+    name: str
+    of: Unit
+    limit: float
+    used: float
+    frees: datetime | None
+    project: str = ""
+
+    @property
+    def shut(self) -> bool:
+        """It allows no call at all now."""
+        return self.limit <= 0 or self.used >= self.limit - EPSILON
+
+    @property
+    def left(self) -> float:
+        return max(0.0, self.limit - self.used)
+
+
+@dataclass(frozen=True, slots=True)
 class _Ceiling:
     name: str
     limit: float
     scope: ColumnElement[bool]
-    of: Literal["requests", "tokens", "money"]
+    of: Unit
+    project: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +248,13 @@ class Ledger:
             query = select(*ledger.c).where(self._kept(None, run_id)).order_by(ledger.c.id.desc()).limit(limit)
             return [LedgerRow(*row) for row in tx.execute(query)]
 
+    def unpriced_models(self, *, days: int | None = None) -> list[str]:
+        """Billable models with calls of which nobody knows what they cost, by name."""
+        c = ledger.c
+        wanted = and_(self._kept(days, None), c.billable.is_(True), c.money.is_(None))
+        with self._store.read() as tx:
+            return sorted(tx.execute(select(c.model).where(wanted).distinct()).scalars())
+
     def warnings(self) -> tuple[str, ...]:
         """Sentences for the user: money ceilings that cannot hold the models used in this run."""
         budget = self._budget
@@ -230,13 +267,22 @@ class Ledger:
 
     def paused(self) -> tuple[str, ...]:
         """Names of the ceilings that allow no call at all now: those that are 0 or used up [O4]."""
-        day = _day(self._clock.now())
+        return tuple(ceiling.name for ceiling in self.ceilings(projects=False) if ceiling.shut)
+
+    def ceilings(self, *, projects: bool = True) -> list[CeilingUse]:
+        """Every ceiling that is set, with its use by now: this run's, the day's, those of each project of the day."""
+        now = self._clock.now()
+        day = _day(now)
         with self._store.read() as tx:
-            return tuple(
-                ceiling.name
-                for ceiling in self._ceilings(self._run_id, day, "")
-                if ceiling.limit <= 0 or self._used(tx, ceiling) >= ceiling.limit - EPSILON
-            )
+            wanted = self._ceilings(self._run_id, day, "")
+            if projects:
+                named = select(ledger.c.project).where(ledger.c.day == day, ledger.c.project != "").distinct()
+                for project in sorted(tx.execute(named).scalars()):
+                    wanted += [one for one in self._ceilings(self._run_id, day, project) if one.project]
+            return [
+                CeilingUse(one.name, one.of, one.limit, self._used(tx, one), _frees(one, now), one.project)
+                for one in wanted
+            ]
 
     # -- inside ---------------------------------------------------------------------------------------
 
@@ -267,7 +313,7 @@ class Ledger:
         run, today = ledger.c.run_id == run_id, ledger.c.day == day
         scoped = and_(today, ledger.c.project == project)
         budget = self._budget
-        wanted: list[tuple[str, float | None, ColumnElement[bool], Literal["requests", "tokens", "money"]]] = [
+        wanted: list[tuple[str, float | None, ColumnElement[bool], Unit]] = [
             ("budget.run_requests", budget.run_requests, run, "requests"),
             ("budget.run_tokens", budget.run_tokens, run, "tokens"),
             ("budget.run_money", budget.run_money, run, "money"),
@@ -277,10 +323,15 @@ class Ledger:
         ]
         if project:
             wanted += [
+                ("budget.project_day_requests", budget.project_day_requests, scoped, "requests"),
                 ("budget.project_day_tokens", budget.project_day_tokens, scoped, "tokens"),
                 ("budget.project_day_money", budget.project_day_money, scoped, "money"),
             ]
-        return [_Ceiling(name, limit, scope, of) for name, limit, scope, of in wanted if limit is not None]
+        return [
+            _Ceiling(name, limit, scope, of, project if scope is scoped else "")
+            for name, limit, scope, of in wanted
+            if limit is not None
+        ]
 
     def _check(self, tx: Tx, ceiling: _Ceiling, bound: _Bound, *, billable: bool) -> None:
         if ceiling.limit > 0 and ceiling.of != "requests" and not billable:
@@ -291,12 +342,7 @@ class Ledger:
         used = self._used(tx, ceiling)
         if ceiling.limit > 0 and used + (wanted or 0) <= ceiling.limit + EPSILON:
             return
-        raise BudgetExceeded(
-            f"The next model call could pass {ceiling.name} ({_number(ceiling.limit)}): {_number(used)} used or"
-            f" reserved, up to {_number(wanted or 0)} more for this call. It was not made.",
-            budget=ceiling.name,
-            hint=f"Raise {ceiling.name}" + (" or run again tomorrow (UTC)." if "day" in ceiling.name else "."),
-        )
+        raise _refusal(ceiling, used, wanted or 0, self._clock.now())
 
     def _used(self, tx: Tx, ceiling: _Ceiling) -> float:
         sums = {
@@ -354,6 +400,37 @@ _GROUPS: dict[Group, ColumnElement[Any]] = {
 def _spend_row(row: Sequence[Any]) -> Spend:
     name, requests, read, written, cached, money, *counts = row
     return Spend(str(name), int(requests), int(read), int(written), int(cached), float(money), *map(int, counts))
+
+
+def _refusal(ceiling: _Ceiling, used: float, wanted: float, now: datetime) -> BudgetExceeded:
+    frees = _frees(ceiling, now)
+    alone = wanted > ceiling.limit > 0
+    if ceiling.limit <= 0:
+        hint = f"It allows nothing: raise {ceiling.name}."
+    elif alone:
+        hint = f"This call alone is larger than the ceiling: raise {ceiling.name}."
+    elif frees is not None:
+        hint = f"It goes on by itself in a run after {frees:%Y-%m-%dT%H:%MZ}, or raise {ceiling.name}."
+    else:
+        hint = f"The next run goes on, or raise {ceiling.name}."
+    return BudgetExceeded(
+        f"The next model call could pass {ceiling.name} ({_number(ceiling.limit)}): {_number(used)} used or"
+        f" reserved, up to {_number(wanted)} more for this call. It was not made.",
+        budget=ceiling.name,
+        hint=hint,
+        used=used,
+        limit=ceiling.limit,
+        of=ceiling.of,
+        frees=frees,
+        project=ceiling.project,
+        alone=alone,
+    )
+
+
+def _frees(ceiling: _Ceiling, now: datetime) -> datetime | None:
+    if ceiling.limit <= 0 or "day_" not in ceiling.name:
+        return None
+    return datetime.combine(now.astimezone(UTC).date() + timedelta(days=1), time(), UTC)
 
 
 def _day(moment: datetime) -> str:
