@@ -11,7 +11,7 @@ from typing import Any
 
 import typer
 
-from cli.output import ago, line, money, print_json, table
+from cli.output import ago, ceiling_line, cost, line, print_json, table
 from memory.clock import Clock, SystemClock
 from memory.errors import SlowwaveError, UnknownReference
 from memory.redact import Redactor
@@ -55,7 +55,7 @@ def opened() -> Iterator[Opened]:
 def status(*, as_json: bool) -> None:
     """`slowwave status`."""
     with opened() as it:
-        found = read_status(it.settings, it.store, it.clock, provider=_provider(it.settings))
+        found = read_status(it.settings, it.store, it.clock, provider=_provider(it.settings), workspace=it.workspace)
         if as_json:
             print_json(status_json(found))
             return
@@ -71,7 +71,8 @@ def _provider(settings: Settings) -> str:
 def _print_status(found: Status, clock: Clock) -> None:
     now, health, coverage = clock.now(), found.health, found.coverage
     age = f", published {ago(now - health.age, now)}" if health.age is not None else ""
-    line(f"memory     {health.state}{age}{' (running now)' if health.running else ''}")
+    style = "red" if found.state in {"broken", "failed"} else ""
+    line(f"memory     {found.state}{age}{' (running now)' if health.running else ''}", style=style)
     line(f"mode       {found.mode}; model: {found.provider}; home: {found.home}")
     line(
         f"sessions   {coverage.seen} seen, {coverage.extracted} extracted, "
@@ -92,11 +93,16 @@ def _print_status(found: Status, clock: Clock) -> None:
     for name, spend in (("today", found.today), ("in all", found.total)):
         line(
             f"spend      {name}: {spend.requests} calls, {spend.input_tokens:,} tokens in, "
-            f"{spend.output_tokens:,} out, money {money(None if spend.unpriced and not spend.money else spend.money)}"
+            f"{spend.output_tokens:,} out, money {cost(spend)}"
         )
-    if found.paused:
-        line("paused by  " + ", ".join(found.paused), style="yellow")
-    for problem in health.problems:
+    for one in found.ceilings:
+        if one.shut:
+            line(f"paused by  {ceiling_line(one)}", style="yellow")
+    for text in found.deferred:
+        line(f"put off    {text}", style="yellow")
+    if found.unpriced:
+        line(f"no price   {', '.join(found.unpriced)}: held by token and request ceilings alone (budget.prices)")
+    for problem in (*found.broken, *health.problems):
         line(f"problem    {problem}", style="red")
 
 

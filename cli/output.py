@@ -16,6 +16,7 @@ from rich.table import Table
 
 from memory.progress import Progress as Report
 from memory.progress import Step
+from memory.state import CeilingUse, Spend
 
 out = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
 err = Console(stderr=True, highlight=False, soft_wrap=not sys.stderr.isatty())
@@ -99,3 +100,21 @@ def duration(length: timedelta) -> str:
 def money(amount: float | None) -> str:
     """Four digits; a dash where the price is unknown."""
     return "–" if amount is None else f"{amount:.4f}"
+
+
+def cost(spend: Spend) -> str:
+    """What a sum of calls cost; calls whose price nobody knows are said to be left out of it."""
+    if not spend.unpriced:
+        return money(spend.money)
+    known = money(spend.money) if spend.money else "–"
+    return f"{known} ({spend.unpriced} calls without a price)"
+
+
+def ceiling_line(use: CeilingUse) -> str:
+    """`budget.day_tokens: 10 of 10 tokens used; frees 2026-12-01T00:00Z`."""
+    whose = f" of {use.project}" if use.project else ""
+    if use.limit <= 0:
+        return f"{use.name}{whose}: 0, so no call is allowed; raise it"
+    used, limit = (f"{value:,.4f}".rstrip("0").rstrip(".") for value in (use.used, use.limit))
+    when = f"frees {use.frees:%Y-%m-%dT%H:%MZ}" if use.frees else "the next run begins anew"
+    return f"{use.name}{whose}: {used} of {limit} {use.of} used or reserved; {when}"

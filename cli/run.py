@@ -6,7 +6,7 @@ import asyncio
 import sys
 from typing import Any
 
-from cli.output import line, money, print_json, progress, table
+from cli.output import cost, line, money, print_json, progress, table
 from consolidate.outcomes import Deferred, Empty, Failed, Published, Stopped, Unchanged
 from flows import pipeline
 from flows.choices import picks_of
@@ -83,10 +83,9 @@ def print_report(report: pipeline.RunReport) -> None:
             line(f"summary    {text}")
     if report.spend is not None:
         spend = report.spend
-        cost = money(None if spend.unpriced and not spend.money else spend.money)
         line(
             f"cost       {spend.requests} model calls, {spend.input_tokens:,} tokens in, "
-            f"{spend.output_tokens:,} out, money {cost}"
+            f"{spend.output_tokens:,} out, money {cost(spend)}"
         )
     for notice in report.notices:
         line(f"note       {notice}")

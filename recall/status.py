@@ -10,7 +10,9 @@ from typing import Any
 from memory.clock import Clock
 from memory.model import Reason
 from memory.settings import Settings
-from memory.state import Health, JobRow, Ledger, RunRow, Spend, Store
+from memory.state import CeilingUse, Health, JobRow, Ledger, RunRow, Spend, Store
+from memory.workspace import Workspace
+from recall.doctor import summary
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +30,16 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """`next_eligible` is when the first rollout that only has to idle or wait becomes eligible."""
+    """`next_eligible` is when the first rollout that only has to idle or wait becomes eligible.
+
+    `paused` are the names of ceilings that allow no call now, `ceilings` every ceiling that is set with its use.
+    `deferred` says what the last run put off and why; `unpriced` names the models whose calls cost nobody knows what.
+    `state` is that of `health`, or `broken` where the summary on disk is not fit to be read [M7]; `broken` says why.
+    """
 
     health: Health
+    state: str
+    broken: tuple[str, ...]
     coverage: Coverage
     last_run: RunRow | None
     next_eligible: datetime | None
@@ -38,17 +47,24 @@ class Status:
     total: Spend
     by_stage: list[Spend]
     paused: tuple[str, ...]
+    ceilings: list[CeilingUse]
+    deferred: tuple[str, ...]
+    unpriced: tuple[str, ...]
     mode: str
     provider: str
     generation: str
     home: str
 
 
+PAUSES = ("budget", "quota")
+"""Reasons for which work is put off without spending an attempt."""
 _SETTLED = {Reason.UP_TO_DATE, Reason.ELIGIBLE, Reason.BACKOFF, Reason.EXHAUSTED, Reason.CLAIMED}
 
 
-def read_status(settings: Settings, store: Store, clock: Clock, *, provider: str) -> Status:
-    """Reads the state only; opens no rollout and calls no model."""
+def read_status(
+    settings: Settings, store: Store, clock: Clock, *, provider: str, workspace: Workspace | None = None
+) -> Status:
+    """Reads the state, and the summary where a workspace is given; opens no rollout and calls no model."""
     ledger = Ledger(store, settings.budget, clock, "status")
     rows = store.rollouts.all()
     outputs = {row.rollout: row for row in store.outputs.all()}
@@ -74,8 +90,12 @@ def read_status(settings: Settings, store: Store, clock: Clock, *, provider: str
         if moment is not None:
             waiting.append(moment)
     last = store.runs.last(1)
+    health, broken = store.health(), _broken(store, workspace)
+    ceilings = ledger.ceilings()
     return Status(
-        health=store.health(),
+        health=health,
+        state="broken" if broken else health.state,
+        broken=broken,
         coverage=Coverage(
             seen=len(rows),
             extracted=counts["extracted"],
@@ -90,12 +110,35 @@ def read_status(settings: Settings, store: Store, clock: Clock, *, provider: str
         today=ledger.total(days=1),
         total=ledger.total(),
         by_stage=ledger.spend("stage"),
-        paused=ledger.paused(),
+        paused=tuple(dict.fromkeys(one.name for one in ceilings if one.shut)),
+        ceilings=ceilings,
+        deferred=_deferred(last[0]) if last else (),
+        unpriced=tuple(ledger.unpriced_models()),
         mode=settings.memory.mode if settings.memory.enabled else "off",
         provider=provider,
         generation=store.generation,
         home=str(settings.home),
     )
+
+
+def _broken(store: Store, workspace: Workspace | None) -> tuple[str, ...]:
+    found = summary(store, workspace) if workspace is not None else ()
+    return tuple(f"{one.says}; {one.means}" for one in found if one.level == "error")
+
+
+def _deferred(run: RunRow) -> tuple[str, ...]:
+    """What ceilings and quotas put off, once for each sentence, with the number of sessions."""
+    extracted, consolidated = run.detail.get("extract") or {}, run.detail.get("consolidate") or {}
+    reasons: Counter[str] = Counter(
+        f"{one['reason']}: {one['message']}"
+        for one in extracted.get("outcomes", ())
+        if one.get("code") == "deferred" and one.get("reason") in PAUSES
+    )
+    lines = [f"{count} session{'s' if count > 1 else ''} ({text})" for text, count in reasons.items()]
+    if consolidated.get("code") == "deferred" and consolidated.get("reason") in PAUSES:
+        until = f", not before {consolidated['until']}" if consolidated.get("until") else ""
+        lines.append(f"the consolidation ({consolidated['reason']}: {consolidated['detail']}){until}")
+    return tuple(lines)
 
 
 def _ready_at(
@@ -113,11 +156,11 @@ def as_json(status: Status) -> dict[str, Any]:
     health, coverage, last = status.health, status.coverage, status.last_run
     return {
         "memory": {
-            "state": health.state,
+            "state": status.state,
             "age_seconds": None if health.age is None else round(health.age.total_seconds()),
             "running": health.running,
             "error": health.error_code,
-            "problems": list(health.problems),
+            "problems": [*status.broken, *health.problems],
         },
         "coverage": {
             "seen": coverage.seen,
@@ -140,6 +183,20 @@ def as_json(status: Status) -> dict[str, Any]:
         "next_eligible": status.next_eligible.isoformat() if status.next_eligible else None,
         "spend": {"today": spend_json(status.today), "total": spend_json(status.total)},
         "paused_by": list(status.paused),
+        "ceilings": [
+            {
+                "name": one.name,
+                "project": one.project or None,
+                "of": one.of,
+                "limit": one.limit,
+                "used": one.used,
+                "shut": one.shut,
+                "frees": one.frees.isoformat() if one.frees else None,
+            }
+            for one in status.ceilings
+        ],
+        "deferred": list(status.deferred),
+        "unpriced_models": list(status.unpriced),
         "mode": status.mode,
         "provider": status.provider,
         "generation": status.generation,
