@@ -168,6 +168,8 @@ def _unfit(runtime: Runtime, citation: str, text: str | None, aside: frozenset[s
 
 def _not_wanted(runtime: Runtime) -> Deferred | None:
     memory = runtime.settings.memory
+    if runtime.settings.own_session:
+        return Deferred("off", "This process belongs to a session that slowwave started itself: nothing runs in it.")
     if not memory.enabled or memory.mode == "off":
         return Deferred("off", "Memory is switched off (memory.enabled, memory.mode).")
     if runtime.trigger != "manual" and memory.mode != "long":

@@ -18,6 +18,7 @@ from memory.state import RolloutRow
 from rollouts.discover import choose
 from rollouts.eligibility import NO_PICKS, Picks, Selection, classify
 
+OWN_SESSION = "slowwave started the session this process belongs to (SLOWWAVE_OWN_SESSION): nothing runs in it."
 Work = Callable[[], Awaitable[ExtractOutcome]]
 Each = Callable[[RolloutId, Work], Awaitable[ExtractOutcome]]
 """Carries out one rollout's work and returns its outcome; a scheduler puts its own task around it."""
@@ -83,6 +84,8 @@ def _others(
 
 def _not_wanted(runtime: Runtime) -> str:
     memory = runtime.settings.memory
+    if runtime.settings.own_session:
+        return OWN_SESSION
     if not memory.enabled or memory.mode == "off":
         return "Memory is switched off (memory.enabled, memory.mode)."
     if runtime.trigger != "manual" and memory.mode != "long":

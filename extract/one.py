@@ -23,10 +23,10 @@ from memory.errors import (
     StateError,
     WorkspaceError,
 )
-from memory.model import Outcome, SummaryHeader
+from memory.model import Outcome, RolloutKind, SummaryHeader
 from memory.runtime import Runtime
 from memory.state import Lease, Refused, RolloutRow
-from rollouts.eligibility import boundary_of
+from rollouts.eligibility import OWN, boundary_of
 from rollouts.evidence import is_external
 
 failpoints.declare("extract.claimed", "extract.asked")
@@ -73,6 +73,11 @@ async def extract_one(runtime: Runtime, row: RolloutRow, window: int, kin: Kin) 
 async def _work(runtime: Runtime, row: RolloutRow, lease: Lease, window: int, kin: Kin) -> ExtractOutcome:
     found = await asyncio.to_thread(reading.read, runtime, row, kin)
     runtime.check_cancelled()
+    if found.transcript.header.kind is RolloutKind.OWN:
+        # Discovery sees head and tail only; what the whole file shows is recorded for the next time.
+        runtime.store.tombstones.add(OWN, str(row.id))
+        _release(runtime, lease)
+        return Skipped(row.id, "own")
     task = Task(runtime, row, found, header_of(row, found))
     if runtime.settings.rollouts.skip_external and _external(found):
         # What was kept of it before goes too.

@@ -223,6 +223,8 @@ class Settings(Section):
     index: IndexSettings = IndexSettings()
     schedule: ScheduleSettings = ScheduleSettings()
     state: StateSettings = StateSettings()
+    own_session: bool = False
+    """Whether this process belongs to a session that slowwave started itself: then nothing runs in it [Z068 O12]."""
     host_environment: dict[str, str] = Field(default_factory=dict)
     """The hosts' own variables (`CODEX_HOME`, ...) as they were at start, for discovery."""
 
@@ -290,6 +292,7 @@ def load(
         "store": store,
         "config": config,
         "overridden": frozenset(overridden),
+        "own_session": bool(env.get(OWN_SESSION_VARIABLE)),
         "host_environment": {name: env[name] for name in HOST_VARIABLES if name in env},
     }
     try:

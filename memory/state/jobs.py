@@ -336,7 +336,8 @@ def _lost() -> dict[str, Any]:
 
 
 def _forgotten(tx: Tx, key: str) -> bool:
-    query = select(tombstones.c.key).where(tombstones.c.kind == "rollout", tombstones.c.key == key)
+    """Forgotten by the user, or recorded as a session of our own."""
+    query = select(tombstones.c.key).where(tombstones.c.kind.in_(("rollout", "own")), tombstones.c.key == key)
     return tx.execute(query).first() is not None
 
 
