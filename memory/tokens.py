@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import math
 import string
 import threading
 from binascii import a2b_base64
@@ -19,8 +18,6 @@ from importlib.resources import files
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-import re2  # type: ignore[import-untyped]
-
 if TYPE_CHECKING:
     from tiktoken import Encoding
 
@@ -28,13 +25,6 @@ MAX_CHUNK = 100_000
 """Code points given to the encoder at once: much longer runs of blanks make it panic."""
 MAX_FACTOR = 3.0
 """No model in use needs three times the tokens of our vocabulary; a larger ratio is a wrong report."""
-
-_PER_SLICE = 400
-"""Characters for which a slice may stand: a text with fewer is counted."""
-_SLICE = 128
-_MARGIN = 1.02
-_WORST_SLICE = 2.5
-_RUNS = re2.compile(rb"[A-Za-z0-9+/_=-]{80,}")
 
 
 class TokenCounter:
@@ -69,30 +59,10 @@ class TokenCounter:
         """A rough count at memory speed, see `_linear`: for choosing, never for promising."""
         return _linear(text)
 
-    def bound(self, text: str, *, rough: float | None = None, slices: int = 64) -> int:
-        """Not less than `count(text)`, for a small part of the time that counting takes.
-
-        Runs without a break (base64, hashes, noise) are counted; the rest is estimated, and the estimate held against
-        exact counts of evenly spread slices: the bound lies three standard errors above what they show. Short texts,
-        and texts of which a slice differs wildly from its estimate, are counted. So the bound can fail only for a text
-        that hides its dense parts between the slices. `rough` is `quick(text)` where it is known.
-        """
-        encoding = _encoding(self._vocabulary)
-        if encoding is None or len(text) < _PER_SLICE * slices:
-            return self.count(text)
-        careful = self._careful(encoding, text, _linear(text) if rough is None else rough, slices)
-        return self.count(text) if careful is None else min(careful, self.upper_bound(text))
-
-    def at_most(self, text: str, limit: int, *, rough: float | None = None, slices: int = 64) -> bool:
-        """Whether `count(text) <= limit`: proven by its bytes, by `bound` from few or more slices, or by counting."""
-        if self.upper_bound(text) <= limit:
-            return True
-        rough = _linear(text) if rough is None else rough
-        return (
-            (rough * 1.3 < limit and self.bound(text, rough=rough, slices=max(2, slices // 4)) <= limit)
-            or (rough < limit and self.bound(text, rough=rough, slices=slices) <= limit)
-            or self.count(text) <= limit
-        )
+    def at_most(self, text: str, limit: int) -> bool:
+        """Whether `count(text) <= limit`: proven by its bytes, else by counting. A budget is a promise, so no estimate
+        stands for it."""
+        return self.upper_bound(text) <= limit or self.count(text) <= limit
 
     def calibrate(self, estimated: int, reported: int, model: str = "") -> float:
         """Learns from one call: what we counted and what the provider reported. Returns the model's new factor.
@@ -116,26 +86,6 @@ class TokenCounter:
     def allowance(self, limit: int, model: str = "") -> int:
         """How many of our tokens fit where the model allows `limit` of its own."""
         return int(limit / self.factor(model))
-
-    def _careful(self, encoding: Encoding, text: str, rough: float, slices: int) -> int | None:
-        number = slices
-        step = (len(text) - _SLICE) // number
-        ratios = []
-        for index in range(number):
-            # The slices move with the length, so that no text can be laid out around them by chance.
-            at = min(index * step + step // 2 + len(text) % 61, len(text) - _SLICE)
-            part = text[at : at + _SLICE]
-            tokens, guess = len(encoding.encode_ordinary(part)), _linear(part)
-            if tokens > _WORST_SLICE * guess + 8:
-                return None
-            ratios.append(tokens / max(guess, 8.0))
-        mean = sum(ratios) / number
-        error = 3 * math.sqrt(sum((r - mean) ** 2 for r in ratios) / (number - 1) / number)
-        # Slices that happen to be light prove less than the estimate, which has seen the whole.
-        ratio = max(mean, 0.6)
-        dense = b"\n".join(run[0] for run in _RUNS.finditer(text.encode("utf-8", "replace"))).decode()
-        extra = max(0.0, self.count(dense) - _linear(dense) * ratio) if dense else 0.0
-        return int(rough * (ratio + error) * (_MARGIN + 0.3 / number) + extra) + 1
 
 
 def _chunks(text: str) -> Iterator[str]:

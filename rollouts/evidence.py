@@ -39,7 +39,6 @@ _MISSES = 24
 _SMALLEST = 48
 """Tokens below which nothing worth printing fits."""
 _SAMPLE = 100
-_SLICES = 6
 _SURE = 1.7
 """How far an estimate of text with ordinary words may lie below the count."""
 _DENSE = re.compile(r"\S{100}")
@@ -264,14 +263,14 @@ class _Printer:
         rough = self._tokens.quick(text)
         if rough * _SURE <= limit and not _DENSE.search(text):
             return cap
-        if rough <= limit * 1.1 and self._tokens.at_most(text, limit, rough=rough, slices=_SLICES):
+        if rough <= limit * 1.1 and self._tokens.at_most(text, limit):
             return cap
         return min(cap, int(size(text) * limit * 0.85 / max(rough, limit)))
 
     def _shortened(self, event: Event, text: str, room: int, absent: int) -> str:
         """Head and tail; the estimate of a tool output is put right by counting until it fits."""
         shorter, limit = shorten(text, room, missing=absent), self._limits.tool_output_tokens
-        while event.kind is EventKind.TOOL_RESULT and not self._tokens.at_most(shorter, limit, slices=_SLICES):
+        while event.kind is EventKind.TOOL_RESULT and not self._tokens.at_most(shorter, limit):
             room = min(room * 9 // 10, int(size(shorter) * limit * 0.97 / self._tokens.count(shorter)))
             shorter = shorten(text, room, missing=absent)
         return shorter
@@ -326,7 +325,7 @@ def _fill(
         made = _fitted(header, chosen, printer.print(chosen), budget, tokens)
         if len(made.events) == len(found):
             break
-        used = tokens.bound(made.text)
+        used = tokens.count(made.text)
         if used > _WELL_FILLED * budget:
             break
         room = int(room * min(_FILL * budget / max(used, 1), 3.0))
