@@ -205,6 +205,55 @@ def hosts_plugin() -> None:
     hosts.plugin()
 
 
+@app.command()
+def remember(
+    text: Annotated[str, typer.Argument(help="What to remember, in quotes; - reads it from standard input.")],
+    project: Annotated[bool, typer.Option("--project", help="Only for the project of this folder.")] = False,
+    user: Annotated[bool, typer.Option("--user", help="For every project; this is the default.")] = False,
+    note: Annotated[
+        bool,
+        typer.Option("--note", help="As a note of long memory: it goes into the summary, without limit of entries."),
+    ] = False,
+    name: Annotated[str, typer.Option("--id", help="Name of the entry; one that exists is replaced.")] = "",
+    pinned: Annotated[bool, typer.Option("--pin/--no-pin", help="Whether a note must stay in the summary.")] = True,
+    json: Json = False,
+) -> None:
+    """Keep something for later sessions: as an entry of a short file, which every session gets, or as a note."""
+    from cli import remember as command
+
+    command.remember(text, project=project, user=user, note=note, name=name, pinned=pinned, as_json=json)
+
+
+short_app = typer.Typer(help="The short files: a few entries every session gets.", no_args_is_help=True)
+app.add_typer(short_app, name="short")
+
+
+@short_app.command("list")
+def short_list(json: Json = False) -> None:
+    """List the entries of the user's and this project's file."""
+    from cli import remember as command
+
+    command.show(as_json=json)
+
+
+@short_app.command("edit")
+def short_edit(
+    project: Annotated[bool, typer.Option("--project", help="This project's file; else the user's.")] = False,
+) -> None:
+    """Open a short file in your editor ($EDITOR) and check it; without a terminal, print its path."""
+    from cli import remember as command
+
+    command.edit(project=project)
+
+
+@short_app.command("check")
+def short_check(json: Json = False) -> None:
+    """Check both files; exit code 1 when one would be skipped."""
+    from cli import remember as command
+
+    command.check(as_json=json)
+
+
 @app.command(name="try")
 def try_out(
     samples: Annotated[str, typer.Option(help="Folder of sample sessions, used when you have none of your own.")] = "",

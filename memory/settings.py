@@ -182,6 +182,8 @@ class RedactSettings(Section):
 class InjectSettings(Section):
     short_in_long: bool = True
     scope: Literal["project", "all"] = "project"
+    pi_chars: int = Field(default=9_000, ge=0)
+    """Cap of one block in Pi, which has none of its own, in characters."""
 
 
 class IndexSettings(Section):
