@@ -119,7 +119,7 @@ def read_generation_file(home: Path) -> str | None:
             hint="`slowwave doctor --fix` sets it aside; it is written again from the state database.",
         ) from None
     version = values.get("version") if isinstance(values, dict) else None
-    if version != VERSION or isinstance(version, bool):
+    if version != VERSION:
         raise _wrong_version(str(path), "none" if version is None else str(version)[:20])
     generation = values.get("generation")
     if not isinstance(generation, str) or not generation.isalnum():
