@@ -25,9 +25,10 @@ from typing import Any, Protocol
 
 from hosts import edit
 from hosts.edit import Found, HostConfigError
+from hosts.notify import CHAIN
 from hosts.versions import Program
 
-HOOK = "slowwave-hook"
+HOOK, NOTIFY = "slowwave-hook", "slowwave-notify"
 FOLDER_MODE, FILE_MODE = 0o700, 0o600
 
 
@@ -42,6 +43,10 @@ class Command:
         """As one line for hosts that give it to a shell."""
         return shlex.join([*self.argv, host])
 
+    def notify(self, theirs: list[str]) -> list[str]:
+        """For Codex's `notify`: our program, and behind it the user's own."""
+        return [*self.argv[:-1], str(Path(self.argv[-1]).with_name(NOTIFY)), *([CHAIN, *theirs] if theirs else [])]
+
     def remember(self) -> list[str]:
         """The same installation's command line, for keeping what the user asks to remember."""
         return [*self.argv[:-1], str(Path(self.argv[-1]).with_name("slowwave")), "remember"]
@@ -53,7 +58,7 @@ class Command:
             words = shlex.split(command)
         except ValueError:
             words = command.split()
-        return any(word == HOOK or word.endswith(f"/{HOOK}") for word in words)
+        return any(word.rpartition("/")[2] == HOOK for word in words)
 
 
 def hook_command(variables: Mapping[str, str] | None = None, *, scripts: Path | None = None) -> Command:
@@ -188,7 +193,7 @@ def uninstall(host: Host, folder: Path, records: Path) -> list[Change]:
     """Takes our part out. Raises HostConfigError, with nothing changed, when a file cannot be read for certain."""
     record = Record.load(records / f"{host.name}.json")
     plans = []
-    for target in host.targets(folder, Command(())):
+    for target in host.targets(folder, Command((HOOK,))):
         found = edit.read(target.path)
         base = _base(target, found, record)
         plans.append((target, found, base))

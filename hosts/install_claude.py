@@ -14,7 +14,7 @@ PLUGIN = Path(__file__).parent / "claude_plugin"
 EVENTS: dict[str, tuple[str, int]] = {
     "SessionStart": ("", 5),
     "UserPromptSubmit": ("", 5),
-    "PostToolUse": ("Read|Grep|Bash", 5),
+    "PostToolUse": (r"^(Read|Grep|Bash|mcp__.*__memory_recall)$", 5),
     "Stop": ("", 5),
     "SessionEnd": ("", 3),
 }

@@ -18,13 +18,14 @@ from typing import Any
 
 from hosts import edit
 from hosts.edit import HostConfigError, Json, Statement
-from hosts.install import HOOK, Command, Finding, Target
+from hosts.install import NOTIFY, Command, Finding, Target
 from hosts.install_claude import holds as holds_hooks
+from hosts.notify import CHAIN
 
 EVENTS: dict[str, tuple[str, int]] = {
     "SessionStart": ("", 5),
     "UserPromptSubmit": ("", 5),
-    "PostToolUse": ("", 5),
+    "PostToolUse": (r"^(Bash|mcp__.*__memory_recall)$", 5),
     "Stop": ("", 5),
     "SessionEnd": ("", 3),
 }
@@ -32,9 +33,6 @@ EVENTS: dict[str, tuple[str, int]] = {
 
 CONTEXT_TOKENS = 2_500
 """What Codex takes from a hook before it puts the rest into a file; its own default, written out so that it stays."""
-
-CHAIN = "--then"
-"""What follows this word in `notify` is the user's own program."""
 
 
 class Codex:
@@ -134,7 +132,7 @@ def add_to_config(text: str, command: Command, path: Path, *, hooks: bool) -> st
     if notify:
         if not isinstance(notify, list) or not all(isinstance(item, str) for item in notify):
             raise HostConfigError(f"{path}: notify must be a list of strings; nothing was changed.")
-        wanted["notify"] = [*command.argv, "codex-notify", CHAIN, *notify]
+        wanted["notify"] = command.notify(notify)
         result = _set_notify(result, f"notify = {edit.toml_array(wanted['notify'])}")
     if hooks:
         newline = "\r\n" if "\r\n" in text else "\n"
@@ -173,7 +171,7 @@ def strip_config(text: str, original: str, path: Path) -> str:
 def _our_notify(data: Json) -> list[str] | None:
     """The user's own program behind ours; None where `notify` is not ours."""
     notify = data.get("notify")
-    if not isinstance(notify, list) or not any(isinstance(x, str) and x.endswith(f"/{HOOK}") for x in notify):
+    if not isinstance(notify, list) or not any(str(x).endswith(f"/{NOTIFY}") for x in notify):
         return None
     return list(notify[notify.index(CHAIN) + 1 :]) if CHAIN in notify else []
 

@@ -33,6 +33,7 @@ RESERVED = frozenset(
         "API_KEY",
         "CACHE",
         "HOOK_LOG",
+        "HOSTS",
     }
 )
 """`SLOWWAVE_<name>` variables that are not settings: places, test data and the mark of our own sessions."""

@@ -17,6 +17,7 @@ pytest_plugins = ["tests.plugins.isolation", "tests.plugins.loopback_only", "tes
 
 CORPUS = places.corpus()
 WHEEL_SOURCE = places.wheel_source()
+HOSTS = places.hosts()
 """Looked up once, before the isolation takes the environment away."""
 
 
@@ -29,6 +30,14 @@ def corpus() -> Path:
 
 
 @pytest.fixture(scope="session")
+def hosts_folder() -> Path:
+    """The folder of the real hosts; skips where they are absent."""
+    if HOSTS is None:
+        pytest.skip("the real hosts are not installed: run deploy/install_hosts.sh")
+    return HOSTS
+
+
+@pytest.fixture(scope="session")
 def wheel_source() -> Path | None:
     """The checkout the installed wheel was built from; None where the checkout itself is what runs."""
     return WHEEL_SOURCE
@@ -36,8 +45,8 @@ def wheel_source() -> Path | None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that start the same server share a worker (`--dist loadgroup`), so that it is started once."""
+    """Tests that start the same server or hosts share a worker (`--dist loadgroup`), so that it is started once."""
     for item in items:
-        for name in ("smoke", "server"):
+        for name in ("smoke", "server", "hosts"):
             if item.get_closest_marker(name):
                 item.add_marker(pytest.mark.xdist_group(name))

@@ -5,13 +5,13 @@
 // through `context` only, so it never reaches the session file.
 
 import { type ChildProcess, spawn } from "node:child_process";
+import { createHash } from "node:crypto";
 import { existsSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { ContextEvent, ExtensionAPI, ExtensionContext } from "@earendil-works/pi-coding-agent";
 import { Type } from "typebox";
 
-type Messages = ContextEvent["messages"];
 type Fields = Record<string, unknown>;
 
 /** What `command.json` beside this file says: programs with their first arguments. */
@@ -24,33 +24,39 @@ const ANSWER_MS = 1_000;
 const LEAVE_MS = 300;
 const REMEMBER_MS = 15_000;
 const MAX_ANSWER = 256 * 1024;
+/** A tool call that can have read a source of memory; all others are none of our business. */
+const OF_MEMORY = /rollout_summaries\/|ad_hoc\/notes\/|memory_recall/;
 
 export default function slowwave(pi: ExtensionAPI): void {
 	const commands = readCommands();
 	// The mark of sessions slowwave itself started: they are no one's memory.
 	if (!commands || process.env.SLOWWAVE_OWN_SESSION) return;
 
-	// The first stays the same from turn to turn, so that providers can keep what they have read; the second may change.
-	let standing = "";
-	let current = "";
+	let memory = "";
 
 	pi.on("session_start", async (event, ctx) => {
-		current = "";
-		standing = await ask(commands.hook, facts("session_start", ctx, { reason: event.reason }), ctx);
+		memory = await ask(commands.hook, facts("session_start", ctx, { reason: event.reason }), ctx);
 	});
 
 	pi.on("before_agent_start", async (event, ctx) => {
 		if (event.messageType !== "user") return;
-		current = await ask(commands.hook, facts("before_agent_start", ctx, { prompt: event.prompt }), ctx);
+		// Pi has no name for the message yet: where it hangs, and what it says.
+		const place = `${ctx.sessionManager.getLeafId() ?? ""}\n${event.prompt}`;
+		const prompt_id = createHash("sha256").update(place).digest("hex").slice(0, 16);
+		memory = await ask(commands.hook, facts("before_agent_start", ctx, { prompt_id }), ctx);
 	});
 
 	pi.on("context", (event) => {
-		const messages = withMemory(event.messages, standing, current);
-		return messages === event.messages ? undefined : { messages };
+		const newest = event.messages.findLastIndex((message) => message.role === "user");
+		if (!memory || newest < 0) return undefined;
+		return { messages: event.messages.toSpliced(newest, 0, asMessage(memory)) };
 	});
 
 	pi.on("tool_result", (event, ctx) => {
-		tell(commands.hook, facts("tool_result", ctx, { tool_name: event.toolName, tool_input: event.input }), ctx);
+		const { toolName: tool_name, input: tool_input, content, isError } = event;
+		const text = content.flatMap((part) => (part.type === "text" ? [part.text] : [])).join("\n");
+		const about = { tool_name, tool_input, tool_response: text, isError };
+		if (OF_MEMORY.test(JSON.stringify(about))) tell(commands.hook, facts("tool_result", ctx, about), ctx);
 	});
 
 	pi.on("agent_settled", (_event, ctx) => {
@@ -95,17 +101,11 @@ function registerRemember(pi: ExtensionAPI, remember: string[]): void {
 	});
 }
 
-/** Puts memory into the messages of one request: what stands in front of all, what may change before the newest prompt. */
-function withMemory(messages: Messages, standing: string, current: string): Messages {
-	if (!standing && !current) return messages;
-	const newest = messages.findLastIndex((message) => message.role === "user");
-	if (newest < 0) return messages;
-	const front = standing ? [memory(standing)] : [];
-	const before = current ? [memory(current)] : [];
-	return [...front, ...messages.slice(0, newest), ...before, ...messages.slice(newest)];
-}
-
-function memory(text: string): Messages[number] {
+/**
+ * Memory as it stands in one request, right before the newest prompt: everything up to the former turn stays as it was
+ * sent before, and providers need not read it again.
+ */
+function asMessage(text: string): ContextEvent["messages"][number] {
 	return { role: "user", content: [{ type: "text", text }], timestamp: 0 };
 }
 
@@ -114,6 +114,7 @@ function facts(event: string, ctx: ExtensionContext, more: Fields): Fields {
 	return {
 		hook_event_name: event,
 		session_id: ctx.sessionManager.getSessionId(),
+		leaf_id: ctx.sessionManager.getLeafId(),
 		transcript_path: ctx.sessionManager.getSessionFile() ?? null,
 		cwd: ctx.cwd,
 		...more,

@@ -103,7 +103,8 @@ def test_an_existing_notify_is_chained_behind_ours_and_comes_back(
     config = put(tmp_path / "config.toml", CODEX_CONFIG)
     install(Codex(), tmp_path, records, command)
     notify = tomllib.loads(config.read_text("utf-8"))["notify"]
-    assert notify == [*command.argv, "codex-notify", "--then", "/usr/bin/theirs", "--flag"]
+    program = str(Path(command.argv[-1]).with_name("slowwave-notify"))
+    assert notify == [*command.argv[:-1], program, "--then", "/usr/bin/theirs", "--flag"]
     config.write_text(config.read_text("utf-8") + "[new]\nx = 1\n", "utf-8")
     uninstall(Codex(), tmp_path, records)
     assert config.read_text("utf-8") == CODEX_CONFIG + "[new]\nx = 1\n"
