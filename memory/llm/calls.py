@@ -115,7 +115,7 @@ async def ask_structured(
             reply = await _attempts(
                 model,
                 terms,
-                size + _bound(conversation[len(messages) :], terms.tokens),
+                await _within(model, size + _bound(conversation[len(messages) :], terms.tokens)),
                 partial(model.complete_structured, conversation, schema, max_output_tokens=max_output_tokens),
             )
         except InvalidAnswerError as error:
@@ -158,7 +158,7 @@ async def ask_chat(
         context, meter, clock, settings, deadline_seconds, max_output_tokens, tokens or ByteTokens(), total_seconds
     )
     declared = json.dumps([{"name": t.name, "text": t.description, "schema": dict(t.parameters)} for t in tools])
-    size = _bound(messages, terms.tokens, extra=declared)
+    size = await _within(model, _bound(messages, terms.tokens, extra=declared))
     return await _attempts(model, terms, size, lambda: model.chat(messages, tools, max_output_tokens=max_output_tokens))
 
 
@@ -287,6 +287,12 @@ def _bound(messages: Sequence[Message], tokens: Tokens, *, extra: str = "") -> i
         calls = "".join(call.name + call.arguments for call in message.tool_calls)
         total += tokens.upper_bound(message.content + calls) + MESSAGE_OVERHEAD_TOKENS
     return total
+
+
+async def _within(model: Model, size: int) -> int:
+    """No provider reads, or bills, more than the model's window: a bound in bytes is four times too careful there."""
+    window = await model.window()
+    return size if window is None else min(size, window)
 
 
 def _calibrate(terms: Terms, model: Model, messages: Sequence[Message], usage: Usage, *, extra: str = "") -> None:
