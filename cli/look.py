@@ -309,7 +309,7 @@ def evidence(reference: str, *, as_json: bool) -> None:
 def doctor(*, fix: bool, as_json: bool) -> None:
     """`slowwave doctor`: exit code 1 when something is in error, also after `--fix`; warnings leave it at 0."""
     settings, clock = load(), SystemClock()
-    done = _mend(settings, clock) if fix else []
+    done = mend(settings, clock) if fix else []
     findings = diagnose(settings, clock)
     if as_json:
         shown: Any = [asdict(finding) for finding in findings]
@@ -325,7 +325,7 @@ def doctor(*, fix: bool, as_json: bool) -> None:
         sys.exit(1)
 
 
-def _mend(settings: Settings, clock: Clock) -> list[Mended]:
+def mend(settings: Settings, clock: Clock) -> list[Mended]:
     """The safe mends in order: what stops the state from opening, what an interruption left, what nothing knows of."""
     from consolidate.service import LongMemory
     from memory.runtime import open_runtime

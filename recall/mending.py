@@ -48,11 +48,19 @@ class Quarantine:
             number += 1
             self.folder = home / QUARANTINE / f"{clock.now():%Y%m%dT%H%M%S}-{number}"
 
+    def opened(self) -> Path:
+        """The folder, made."""
+        self.folder.parent.mkdir(mode=0o700, exist_ok=True)
+        self.folder.mkdir(mode=0o700, exist_ok=True)
+        return self.folder
+
     def take(self, path: Path) -> Path:
         """Moves a file or folder of the home; returns its new place. Raises StateError when the disk refuses."""
         place = self.folder / (path.relative_to(self._home) if path.is_relative_to(self._home) else path.name)
         try:
-            place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for folder in reversed([place.parent, *place.parent.parents]):
+                if folder.is_relative_to(self._home):  # `parents=True` would leave those between open to others
+                    folder.mkdir(mode=0o700, exist_ok=True)
             path.rename(place)
         except OSError as error:
             raise StateError(
@@ -110,7 +118,7 @@ def _rebuild(settings: Settings, clock: Clock, quarantine: Quarantine) -> list[M
         outputs=outputs,
         versions=_versions(workspace, generation),
         damaged=_damaged(settings),
-        aside=quarantine.folder,
+        aside=quarantine.opened(),
     )
     done = [Mended("state", text) for text in _told(made, quarantine.folder)]
     return done + [Mended("rollout summaries", text) for text in aside]

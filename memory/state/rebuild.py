@@ -65,7 +65,7 @@ def rebuild(
     damaged: Path | None,
     aside: Path,
 ) -> Rebuilt:
-    """Builds the new database beside its place, moves the old files into the folder `aside`, then puts it there.
+    """Builds the new database aside, moves the old files into the existing folder `aside`, then puts the new one there.
 
     `damaged` is the file to read what is left from, None where there is none. The caller holds the writer lock.
     Raises StateError when the disk refuses, or for PostgreSQL, which is its server's to mend.
@@ -81,7 +81,6 @@ def rebuild(
         rows = {"version": str(VERSION), "generation": generation, "clear_watermark": str(iso(now))}
         dialect.create_sqlite(folder / "state.db", rows)
         made = _fill(settings, clock, folder, generation, now, list(outputs), list(versions), damaged)
-        aside.mkdir(mode=0o700, parents=True, exist_ok=True)
         for old in database_files(settings):
             old.rename(aside / old.name)
         (folder / "state.db").rename(path)
