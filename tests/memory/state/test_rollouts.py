@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -126,23 +125,3 @@ def test_deleted_rows_are_gone_and_deleting_twice_is_no_error(store: Store, roll
     for _ in range(2):
         store.rollouts.delete([rollout("a").id])
     assert [row.id.session for row in store.rollouts.all()] == ["b"]
-
-
-def best_of(times: int, work: Callable[[], object]) -> float:
-    """Seconds of processor time of the quickest run: what the code needs, not what the neighbours take."""
-    found = []
-    for _ in range(times):
-        start = time.process_time()
-        work()
-        found.append(time.process_time() - start)
-    return min(found)
-
-
-def test_ten_thousand_rows_are_written_and_read_in_well_under_a_second(
-    sqlite_store: Store, rollout: Callable[..., RolloutRow]
-) -> None:
-    rows = [rollout(f"s{n}", inode=n, last_event=AT, started=AT, report={"lines": n}) for n in range(10_000)]
-    assert best_of(2, lambda: sqlite_store.rollouts.upsert_many(rows)) <= 1.0
-    assert best_of(3, sqlite_store.rollouts.all) <= 0.6
-    assert best_of(3, sqlite_store.rollouts.fingerprints) <= 0.2
-    assert best_of(3, sqlite_store.rollouts.marks) <= 0.1
