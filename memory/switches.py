@@ -27,6 +27,8 @@ DEFAULTS: dict[str, dict[str, object]] = {
 }
 """The keys a hook reads, with the defaults of `memory.settings`."""
 
+_TRUE = frozenset({"true", "1", "1.0", "yes", "on", "t", "y"})
+_FALSE = frozenset({"false", "0", "0.0", "no", "off", "f", "n"})
 DEFAULT_STORE = "default"
 OWN_SESSION_VARIABLE = "SLOWWAVE_OWN_SESSION"
 MAX_CONFIG_BYTES = 1 << 20
@@ -111,6 +113,7 @@ def load(environ: Mapping[str, str], known: tuple[Signature, Values] | None = No
     values: Values = {section: {**keys, **stored.get(section, {})} for section, keys in DEFAULTS.items()}
     problem = problem or str(stored.get("problem", {}).get("text", ""))
     _overlay(environ, values)
+    _truths(values)
     return Switches(home, config, stored, signature, values, problem or _problem(values))
 
 
@@ -185,11 +188,20 @@ def _overlay(environ: Mapping[str, str], values: Values) -> None:
             if not raw:
                 continue
             if isinstance(default, bool):
-                keys[key] = {"true": True, "false": False}.get(raw.lower(), raw)
+                keys[key] = raw
             elif isinstance(default, int):
                 keys[key] = int(raw) if raw.isascii() and raw.isdigit() else raw
             else:
                 keys[key] = raw
+
+
+def _truths(values: Values) -> None:
+    """What passes for true and false in the settings does so here."""
+    for section, keys in values.items():
+        for key, value in keys.items():
+            if isinstance(DEFAULTS[section][key], bool) and not isinstance(value, bool):
+                word = value.lower() if isinstance(value, str) else str(value)
+                keys[key] = True if word in _TRUE else False if word in _FALSE else value
 
 
 def _problem(values: Values) -> str:
