@@ -6,13 +6,14 @@ from pathlib import Path
 
 import typer
 
-from cli.output import line, print_json
+from cli.output import ago, line, print_json
 from hosts import install as installing
 from hosts import versions
 from hosts.catalog import HOSTS
 from hosts.edit import HostConfigError
 from hosts.install import Change, Command, Host, Status
 from hosts.install_claude import PLUGIN
+from memory.clock import SystemClock
 from memory.errors import UsageError
 from memory.settings import DEFAULT_STORE, Settings, home_directory, load
 
@@ -81,15 +82,19 @@ def status(names: list[str], *, as_json: bool) -> None:
     settings = load()
     command = _command(settings)
     found = [_status(_host(name), settings, command) for name in names or list(HOSTS)]
+    called = {state.host: installing.last_hook(settings.home / "hook.log", state.host) for state in found}
     if as_json:
-        print_json([state.as_json() for state in found])
+        print_json([state.as_json() | {"last_hook": called[state.host]} for state in found])
         return
+    now = SystemClock().now()
     for state in found:
         program = state.program
         version = f" {program.version or '(version unknown)'}" if program else ""
         line(f"{state.title}{version}: {WORDS[state.state]}", style="" if state.state == "installed" else "yellow")
         for path in state.files:
             line(f"  {path}")
+        if state.files:
+            line(f"  last called: {ago(called[state.host], now)}")
         _print_findings(state)
 
 

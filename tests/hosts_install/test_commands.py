@@ -100,6 +100,21 @@ def test_the_hook_is_told_the_home_and_the_store_only_where_they_are_not_the_usu
     assert text.count("slowwave-hook") == 5
 
 
+@pytest.mark.fault("X51")
+def test_status_says_when_a_host_last_called_the_hook(
+    installed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    monkeypatch.setenv("SLOWWAVE_HOME", str(data))
+    lines = ["2026-11-30T08:00:00Z codex Stop a released 0 9", "2026-11-30T09:00:00Z codex Stop b", "broken codex", ""]
+    (data / "hook.log").write_text("\n".join(lines), "utf-8")
+    call(capsys, "install")
+    assert state(capsys)["codex"]["last_hook"].startswith("2026-11-30T09:00:00")
+    assert state(capsys)["claude"]["last_hook"] is None
+    assert "last called: never" in call(capsys, "status")[1]
+
+
 def test_an_unknown_host_and_an_empty_machine_are_said_in_a_sentence(
     installed: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

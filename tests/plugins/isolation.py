@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-KEPT = frozenset({"SLOWWAVE_CORPUS", "SLOWWAVE_BENCH_DATA"})
+KEPT = frozenset({"SLOWWAVE_CORPUS", "SLOWWAVE_BENCH_DATA", "SLOWWAVE_HOSTS"})
 OURS = ("SLOWWAVE_", "OPENAI_", "ANTHROPIC_", "CODEX_", "CLAUDE_", "PI_", "PREFECT_", "XDG_")
 """Prefixes of variables that say where something lies, which model answers, or how a host behaves."""
 EXACT = frozenset(

@@ -203,6 +203,17 @@ def test_pi_goes_on_without_memory_when_slowwave_is_gone_or_off(machine: Open) -
         assert "memory_remember" not in [tool["function"]["name"] for tool in body["tools"]]
 
 
+@pytest.mark.fault("O12")
+@pytest.mark.parametrize("host", ["codex", "claude", "pi"])
+def test_a_session_slowwave_itself_started_gets_no_memory_and_leaves_no_trace(machine: Open, host: str) -> None:
+    with machine(Said("ask", host, "shop", "Hello?", DONE)) as world:
+        with_memory(world).slowwave("hosts", "install")
+        (body,) = world.say("ask", variables={"SLOWWAVE_OWN_SESSION": "1"})
+        assert FENCE not in json.dumps(body)
+        assert "memory_remember" not in json.dumps(body)
+        assert sorted(path.name for path in world.data.iterdir()) == ["config.toml", "hosts"]
+
+
 def test_the_extension_type_checks_against_pi_itself(hosts_folder: Path, tmp_path: Path) -> None:
     compiler = hosts_folder / "tsc" / "node_modules" / "typescript" / "bin" / "tsc"
     if not compiler.is_file():

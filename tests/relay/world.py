@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -60,12 +60,18 @@ class World:
     machines: dict[str, machines.Host] = field(default_factory=dict)
 
     def say(
-        self, name: str, session: Path | None = None, *, trusted: bool = True, more: Sequence[str] = ()
+        self,
+        name: str,
+        session: Path | None = None,
+        *,
+        trusted: bool = True,
+        more: Sequence[str] = (),
+        variables: Mapping[str, str] | None = None,
     ) -> list[dict[str, Any]]:
         """Gives the prompt to its host's print mode and returns the request bodies the model got for it.
 
-        `session` is a session file to go on with, `more` are arguments for the host. Codex gets its documented switch
-        to run hooks that nobody could approve at a keyboard, unless not `trusted`.
+        `session` is a session file to go on with, `more` and `variables` are for the host. Codex gets its documented
+        switch to run hooks that nobody could approve at a keyboard, unless not `trusted`.
         """
         said = self.story[name]
         host = self.machines[said.host]
@@ -73,7 +79,8 @@ class World:
         if said.host == "codex" and trusted:
             command.insert(command.index("exec") + 1, "--dangerously-bypass-hook-trust")
         command[-1:-1] = more
-        run(command, self.bench.project(said.project), host.env(self.models.url), SECONDS)
+        environment = host.env(self.models.url) | dict(variables or {})
+        run(command, self.bench.project(said.project), environment, SECONDS)
         return self.bodies(name)
 
     def bodies(self, name: str) -> list[dict[str, Any]]:
