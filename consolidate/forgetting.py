@@ -227,6 +227,9 @@ def _purge_versions(runtime: Runtime, order: Order) -> int:
     """Rewrites every version that rests on a forgotten source or holds a forgotten text; returns how many."""
     store, workspace = runtime.store, runtime.workspace
     on_disk = set(workspace.versions())
+    safe = {
+        claim.text for claim in claims(workspace.summary() or "") if not order.citations.intersection(claim.citations)
+    }
     touched = 0
     for row in store.versions.all():
         version: Version | None = None
@@ -237,15 +240,12 @@ def _purge_versions(runtime: Runtime, order: Order) -> int:
                 # A version that cannot be read cannot be purged by line: it goes whole.
                 workspace.drop_version(row.number)
                 on_disk.discard(row.number)
-        clean_row, clean = _purged(row, version, order)
+        clean_row, clean = _purged(row, version, order, safe)
         if clean_row == row:
             continue
         touched += 1
         if clean is not None:
-            workspace.drop_version(row.number)
-            workspace.save_version(
-                row.number, clean.summary, clean.manifest, clean.texts, keep=runtime.settings.consolidate.versions
-            )
+            workspace.replace_version(row.number, clean.summary, clean.manifest, clean.texts)
         with store.write() as tx:
             store.versions.rewrite(clean_row, tx)
     return touched
@@ -258,8 +258,11 @@ def _concerned(row: VersionRow, order: Order) -> bool:
     )
 
 
-def _purged(row: VersionRow, version: Version | None, order: Order) -> tuple[VersionRow, Version | None]:
-    """A version without what is to be forgotten; equal to the given one where it held nothing of it."""
+def _purged(
+    row: VersionRow, version: Version | None, order: Order, safe: Collection[str]
+) -> tuple[VersionRow, Version | None]:
+    """A version without what is to be forgotten; equal to the given one where it held nothing of it. `safe` are lines
+    that are known to rest on other sources alone."""
     manifest = manifest_from_dict(row.manifest)
     texts = dict(version.texts) if version else {}
     inputs = []
@@ -276,7 +279,8 @@ def _purged(row: VersionRow, version: Version | None, order: Order) -> tuple[Ver
     left_out = tuple(item for item in manifest.left_out if item.citation not in order.citations)
     summary = version.summary if version else ""
     clean_text, _, _ = without(summary, order, sources_of(inputs, texts))
-    changes = [c for c in row.changes if not _tells(c, order, summary, clean_text)]
+    cleared = {claim.text for claim in claims(clean_text)} | set(safe)
+    changes = [c for c in row.changes if not _tells(c, order, cleared, concerned=_concerned(row, order))]
     same = tuple(inputs) == manifest.inputs and clean_text == summary and len(changes) == len(row.changes)
     if same and left_out == manifest.left_out:
         return row, None
@@ -288,14 +292,15 @@ def _purged(row: VersionRow, version: Version | None, order: Order) -> tuple[Ver
     ) if version else None
 
 
-def _tells(change: Mapping[str, str], order: Order, before: str, after: str) -> bool:
-    """Whether a kept change quotes something forgotten: a line that is gone from its own version, or the text."""
+def _tells(change: Mapping[str, str], order: Order, cleared: Collection[str], *, concerned: bool) -> bool:
+    """Whether a kept change may quote something forgotten. Versions come and go (a kill may fall between a version's
+    files and its row), so what cannot be cleared of suspicion goes."""
     parts = [part for part in (change.get("text", ""), change.get("into", "")) if part]
-    gone = {claim.text for claim in claims(before)} - {claim.text for claim in claims(after)}
-    if any(part in gone or order.holds(part) for part in parts):
+    if any(order.holds(part) for part in parts):
         return True
-    # A line of which no version shows the sources any more cannot be cleared of suspicion.
-    return change.get("kind") != "added" and bool(order.citations)
+    if not order.citations or all(part in cleared for part in parts):
+        return False
+    return concerned or change.get("kind") != "added"
 
 
 def _publish_without(runtime: Runtime, order: Order) -> tuple[tuple[str, ...], int, int | None]:

@@ -194,6 +194,10 @@ def _nothing_to_do(
     if not diff.empty or diff.summary_changed or diff.baseline != "ok":
         text = runtime.workspace.summary() or ""
         runtime.workspace.reset_baseline(selection.manifest, selection.texts, text, at=last.published)
+    job = runtime.store.jobs.get("consolidate", runtime.settings.store)
+    if job is not None and job.status == "failed":
+        # What failed was another input set, or was finished by recovery: there is nothing left to fail about.
+        runtime.store.jobs.rearm("consolidate", runtime.settings.store)
     return Unchanged(len(selection.chosen))
 
 

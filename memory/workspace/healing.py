@@ -72,6 +72,7 @@ def remove_left_overs(generation: Files, files: Files, report: HealReport) -> No
         except WorkspaceError as error:
             report.problems.append(str(error))
     try:
+        versions.finish_replacements(generation)
         for entry in files.entries(layout.WORKSPACE) or ():
             if staging.remove_if_dead(files, entry.name):
                 report.removed.append(str(files.full(f"{layout.WORKSPACE}/{entry.name}")))

@@ -30,6 +30,7 @@ RETIRE = layer.moving("workspace.version.retire")
 EMPTY = layer.emptying("workspace.version.delete")
 FOLDER = layer.making("workspace.version.folder")
 
+_NEW = "new-"
 _MAX_MANIFEST_BYTES = 4_000_000
 
 
@@ -101,7 +102,9 @@ def save(files: Files, number: int, summary: str, manifest: Manifest, texts: Map
             drop(files, old)
 
 
-def _place(files: Files, number: int, summary: str, manifest: Manifest, texts: Mapping[str, str]) -> None:
+def _place(
+    files: Files, number: int, summary: str, manifest: Manifest, texts: Mapping[str, str], *, name: str = ""
+) -> None:
     temporary = f"{VERSIONS}/{temporary_name()}"
     try:
         for parent in sorted({f"inputs/{item.path}".rpartition("/")[0] for item in manifest.inputs} | {"inputs"}):
@@ -111,10 +114,35 @@ def _place(files: Files, number: int, summary: str, manifest: Manifest, texts: M
         files.write(f"{temporary}/{SUMMARY_NAME}", encode(summary), FILES)
         files.write(f"{temporary}/manifest.json", _sealed(number, summary, manifest), FILES)
         files.flush_tree(temporary, FLUSH)
-        files.move(temporary, f"{VERSIONS}/{number}", PLACE)
+        if name:
+            files.remove_tree(f"{VERSIONS}/{name}", EMPTY)
+        files.move(temporary, f"{VERSIONS}/{name or number}", PLACE)
     except BaseException:
         _discard(files, temporary)
         raise
+
+
+def replace(files: Files, number: int, summary: str, manifest: Manifest, texts: Mapping[str, str]) -> None:
+    """Puts another content in the place of a kept version (a forget takes sources out of it).
+
+    The new one is whole under a name of its own before the old one goes; `finish_replacements` at the next start
+    gives it the number when a kill came between.
+    """
+    _place(files, number, summary, manifest, texts, name=f"{_NEW}{number}")
+    drop(files, number)
+    files.move(f"{VERSIONS}/{_NEW}{number}", f"{VERSIONS}/{number}", PLACE)
+
+
+def finish_replacements(files: Files) -> None:
+    """Start-up: a new content whose old one is gone takes its place, one whose old one still stands is dropped."""
+    for entry in files.entries(VERSIONS) or ():
+        number = entry.name.removeprefix(_NEW)
+        if entry.name == number or not number.isdigit():
+            continue
+        if int(number) in numbers(files):
+            files.remove_tree(f"{VERSIONS}/{entry.name}", EMPTY)
+        else:
+            files.move(f"{VERSIONS}/{entry.name}", f"{VERSIONS}/{number}", PLACE)
 
 
 def numbers(files: Files) -> list[int]:

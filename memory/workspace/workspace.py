@@ -287,6 +287,12 @@ class Workspace:
         with self._locked():
             versions.save(self._generation, number, summary, manifest, texts, keep=max(keep, 1))
 
+    def replace_version(self, number: int, summary: str, manifest: Manifest, texts: Mapping[str, str]) -> None:
+        """Another content under the same number; a kill leaves the old one or the new one."""
+        layout.check_inputs(manifest, texts)
+        with self._locked():
+            versions.replace(self._generation, number, summary, manifest, texts)
+
     def versions(self) -> list[int]:
         """Numbers of the kept versions, ascending."""
         return versions.numbers(self._generation)

@@ -57,6 +57,10 @@ def retire_and_save(home: Path) -> None:
     open_home(home).save_version(2, NEW, manifest(NEW_TEXTS), NEW_TEXTS, keep=1)
 
 
+def replace_version(home: Path) -> None:
+    open_home(home).replace_version(1, NEW, manifest(NEW_TEXTS), NEW_TEXTS)
+
+
 def stage(home: Path) -> None:
     workspace = open_home(home)
     with workspace.stage(RUN, manifest(OLD_TEXTS), OLD_TEXTS, "the diff") as staging:
@@ -101,6 +105,7 @@ DEEDS: dict[str, Callable[[Path], object]] = {
     "publish": install,
     "save a version": lambda home: open_home(home).save_version(2, NEW, manifest(NEW_TEXTS), NEW_TEXTS),
     "save a version, retire one": retire_and_save,
+    "replace a version": replace_version,
     "drop a version": lambda home: open_home(home).drop_version(1),
     "reset the baseline": lambda home: open_home(home).reset_baseline(manifest(NEW_TEXTS), NEW_TEXTS, NEW),
     "write a rollout summary": lambda home: open_home(home).write_rollout_summary(ONE, "# new one\n"),
