@@ -271,7 +271,7 @@ def _drain(began: float) -> None:
 
 def _is_inside(cwd: str, home: str) -> bool:
     """A session in our own data folder is one of ours, whatever started it."""
-    if not cwd:
+    if not os.path.isabs(cwd) or "\0" in cwd:
         return False
     real, base = os.path.realpath(cwd), os.path.realpath(home)
     return real == base or real.startswith(base + os.sep)

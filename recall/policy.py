@@ -139,7 +139,7 @@ class MemoryPolicy:
     def handle(self, call: Call) -> Answer:
         """What the host gets for an event. Nothing is written before `commit`, which may raise OSError."""
         known = self._load(call)
-        state = known if known is not None else _fresh(call)
+        state = known if known is not None else _fresh(call, _fence_id(call))
         state["at"] = self._now
         switches = self._switches(state)
         if call.kind == "start":
@@ -169,7 +169,7 @@ class MemoryPolicy:
         state = self._store.load(call.host, call.session)
         if state is None:
             return None
-        whole = _fresh(call)
+        whole = _fresh(call, "")
         same = all(
             isinstance(state.get(name), type(value)) for name, value in whole.items() if value is not None
         ) and set(whole["usage"]) <= set(state["usage"])
@@ -349,11 +349,11 @@ def parts_of(mode: str, *, short_in_long: bool) -> tuple[str, ...]:
     return {"short": short, "long": (SUMMARY, *(short if short_in_long else ()))}.get(mode, ())
 
 
-def _fresh(call: Call) -> dict[str, Any]:
+def _fresh(call: Call, block_id: str) -> dict[str, Any]:
     return {
         "host": call.host,
         "session": call.session,
-        "id": _fence_id(call),
+        "id": block_id,
         "mode": "",
         "parts": [],
         "project": None,
@@ -377,7 +377,7 @@ def _fence_id(call: Call) -> str:
 
 def _project(cwd: str) -> dict[str, str]:
     """The project of a folder, by the function that named it when its sessions were read [X28]."""
-    if not cwd or not os.path.isabs(cwd):
+    if not os.path.isabs(cwd) or "\0" in cwd:
         return {"id": "", "name": "", "root": "", "cwd": ""}
     from memory.project import project_of
 

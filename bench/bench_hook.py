@@ -1,0 +1,141 @@
+"""The hook: what a prompt waits, against an interpreter that does nothing, with full memory and 1,000 sessions."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from bench.timing import Row, command, paired, seconds
+from memory.project import project_of
+from recall.snapshot import Files
+from tests.plugins.published import PREFERENCES, TIPS, publish
+
+ROUNDS = 120
+SESSIONS = 1_000
+LOADED_RUNS = 200
+MEDIAN_BOUND, TAIL_BOUND = 3.5, 8.0
+
+
+def run() -> list[Row]:
+    folder = Path(tempfile.mkdtemp(prefix="slowwave-bench-hook-"))
+    try:
+        return _rows(folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _rows(folder: Path) -> list[Row]:
+    home, shop = folder / "home", folder / "shop"
+    shop.mkdir()
+    _fill(home, shop)
+    hook = _Hook(home, shop)
+    base = command(sys.executable, "-I", "-c", "pass")
+    hook.prompt()
+    files = Files(str(home))
+    kept = files.load("claude", hook.session) or {}
+    for number in range(1, SESSIONS):
+        files.save("claude", f"s{number:04d}", {**kept, "session": f"s{number:04d}"})
+    time.sleep(1.1)  # so that nothing counts as written just now
+    hook.session = "s0500"
+    hook.prompt()
+    rows = []
+    cases: list[tuple[str, Callable[[], object], bool]] = [
+        ("prompt, nothing changed", hook.prompt, True),
+        ("prompt, a short file edited", hook.prompt_after_edit, True),
+        ("first prompt of a session", hook.first_prompt, False),
+        ("tool run that is not about memory", hook.tool, True),
+    ]
+    for name, work, bounded in cases:
+        pair = paired(work, base, rounds=ROUNDS, warm=3)
+        typical = sorted(pair.base)[len(pair.base) // 2]
+        tail = sorted(pair.work)[int(len(pair.work) * 0.99)] / typical
+        rows.append(pair.row(f"{name} / python -I -c pass", MEDIAN_BOUND if bounded else None))
+        rows.append(Row(f"{name}, 99th of 100", tail, TAIL_BOUND if bounded else None, "x", seconds(pair.work)))
+    return [*rows, _under_load(hook)]
+
+
+class _Hook:
+    """`slowwave-hook claude` as the installed program, run to its end."""
+
+    def __init__(self, home: Path, shop: Path) -> None:
+        self.home, self.shop = home, shop
+        self.session = "s0000"
+        self.count = 0
+        self.program = Path(sys.executable).with_name("slowwave-hook")
+        self.environment = {**os.environ, "SLOWWAVE_HOME": str(home)}
+
+    def send(self, event: str, **more: object) -> subprocess.CompletedProcess[bytes]:
+        self.count += 1
+        payload = {
+            "session_id": self.session,
+            "transcript_path": str(self.home / "none.jsonl"),
+            "cwd": str(self.shop),
+            "hook_event_name": event,
+            **more,
+        }
+        return subprocess.run(
+            [sys.executable, "-I", self.program, "claude"],
+            input=json.dumps(payload).encode(),
+            capture_output=True,
+            env=self.environment,
+            check=False,
+        )
+
+    def prompt(self) -> subprocess.CompletedProcess[bytes]:
+        return self.send("UserPromptSubmit", prompt_id=f"p{self.count}", prompt="please go on " * 20)
+
+    def prompt_after_edit(self) -> object:
+        path = self.home / "short" / "user.md"
+        os.utime(path)
+        return self.prompt()
+
+    def first_prompt(self) -> object:
+        self.session = f"new{self.count}"
+        return self.prompt()
+
+    def tool(self) -> object:
+        return self.send(
+            "PostToolUse", tool_name="Bash", tool_input={"command": "ls"}, tool_response={"stdout": "x" * 9_000}
+        )
+
+
+def _fill(home: Path, shop: Path) -> None:
+    """A summary just under 10,000 bytes and two short files with as much as they may hold."""
+    subprocess.run(["git", "init", "-q", str(shop)], check=True)
+    subprocess.run(["git", "-C", str(shop), "remote", "add", "origin", "https://example.com/acme/shop"], check=True)
+    sources = {f"{number:08x}": project_of(shop).id for number in range(256)}
+    lines = [f"Rule {n:02d} says what to do when case {n} comes up again. [{n:08x}]" for n in range(72)]
+    tips = [f"Tip {n:02d}: run `make step-{n}` before the others, in order. [{n:08x}]" for n in range(72)]
+    text = publish(home, {PREFERENCES: lines, TIPS: tips}, sources)
+    assert 9_000 < len(text.encode()) < 10_000, len(text.encode())
+    (home / "config.toml").write_text('[memory]\nmode = "long"\n', "utf-8")
+    entries = "".join(f"- [e{n}] {'long text ' * 199}\n" for n in range(20))
+    for path in (home / "short" / "user.md", shop / ".slowwave" / "memory.md"):
+        path.parent.mkdir(parents=True)
+        path.write_text(entries, "utf-8")
+    (shop / "AGENTS.md").write_text("- Use pnpm, never npm.\n- Tests use Vitest.\n" * 40, "utf-8")
+
+
+def _under_load(hook: _Hook) -> Row:
+    """Prompts that did not go through while every core is busy: a hook that failed, or one a host would wait for."""
+    burning = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range((os.cpu_count() or 2) + 1)]
+    try:
+        lost, times = 0, []
+        for number in range(LOADED_RUNS):
+            hook.session = f"s{number:04d}"
+            began = time.perf_counter()
+            done = hook.prompt()
+            times.append(time.perf_counter() - began)
+            lost += done.returncode != 0 or bool(done.stderr) or times[-1] > 5
+    finally:
+        for child in burning:
+            child.kill()
+            child.wait()
+    return Row(f"prompts of {LOADED_RUNS} lost while all cores are busy", lost, 0, "", seconds(times))
