@@ -60,7 +60,7 @@ def test_five_rounds_without_news_leave_memory_as_it_is(hosts: Hosts, form: str)
     first, records = run(hosts, clock)
     assert len(claims(first)) >= 2
     summary = first
-    for number in range(5):
+    for _ in range(5):
         for host in HOSTS:
             block = FORMS[form](summary)
             told = f"Please go on.\n{block}" if form.endswith("never closed") else f"{block}\n\nPlease go on."
