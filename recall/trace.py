@@ -99,8 +99,9 @@ class Tracer:
         rows = self.find(text)
         if rows:
             return [self.rollout(row) for row in rows]
-        hits = [claim for claim in found if support.normalise(text) in support.normalise(claim.text)]
-        if hits:
+        words = support.normalise(text)
+        hits = [claim for claim in found if words in support.normalise(claim.text)]
+        if words and hits:
             return [self.claim(claim) for claim in hits]
         raise UnknownReference(
             f"Nothing answers to {text[:80]!r}: no rollout, citation, line number or words of the summary.",
