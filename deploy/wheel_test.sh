@@ -25,4 +25,4 @@ cp -r tests pyproject.toml requirements.lock examples "$work/checkout/"
 cd "$work/checkout"
 suites=(tests/packaging/test_wheel.py)
 [ ! -d tests/cli ] || suites+=(tests/cli)
-SLOWWAVE_WHEEL_TEST=$source "$work/venv/bin/pytest" -q -p no:cacheprovider "${suites[@]}"
+SLOWWAVE_WHEEL_TEST=$source "$work/venv/bin/pytest" -q -n auto --maxprocesses 4 -p no:cacheprovider "${suites[@]}"

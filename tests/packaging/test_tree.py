@@ -19,7 +19,7 @@ PLACES = re.compile(
     r"(?<![\w.~<})-])(?<!\b[A-Z]:)/(?:(?:wo" + r"rk|op" + r"t/(?:pypi|wheels))(?:/|\b(?![\w-]))|ro" + r"ot/\.)"
 )
 """The home of an administrator is told by what lies hidden in it: agents call themselves by such paths too."""
-HOMES = re.compile(r"(?<![\w.})])(?:/home|/Users|[A-Za-z]:\\+Users)[/\\]+([A-Za-z][\w.-]*)")
+HOMES = re.compile(r"(?<![\w.~})])(?:/home|/Users|[A-Za-z]:\\+Users)[/\\]+([A-Za-z][\w.-]*)")
 STAND_INS = frozenset({"ada", "ana", "dev", "me", "someone", "user", "x"})
 """Nobody's names: the only ones test data may give a home to."""
 UNFINISHED = re.compile(r"(?:#|//|<!--|/\*)\s*(?:TO" + r"DO|FIX" + r"ME|XX" + r"X)\b")
