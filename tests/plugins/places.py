@@ -7,6 +7,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 """The checkout."""
+WHEEL_SOURCE = "TESTED_WHEEL_SOURCE"
 
 
 def corpus() -> Path | None:
@@ -25,23 +26,14 @@ def faults() -> Path | None:
 
 
 def wheel_source() -> Path | None:
-    """In a wheel test, the checkout the wheel under test was built from: `SLOWWAVE_WHEEL_TEST`. Else None."""
-    said = os.environ.get("SLOWWAVE_WHEEL_TEST")
-    return Path(said) if said else None
+    """In a wheel test, the checkout the wheel under test was built from: `SLOWWAVE_WHEEL_TEST`. Else None.
 
-
-def hosts() -> Path | None:
-    """The real hosts, as deploy/install_hosts.sh leaves them: `SLOWWAVE_HOSTS`, default ~/.cache/slowwave/hosts.
-
-    What is found is said in the variable, for the workers of a parallel run: they start in an empty home.
+    Kept under a name that is not one of ours, since the isolation takes ours away before xdist starts its workers.
     """
-    said = os.environ.get("SLOWWAVE_HOSTS")
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    path = Path(said).expanduser().absolute() if said else cache / "slowwave" / "hosts"
-    if not path.is_dir():
-        return None
-    os.environ["SLOWWAVE_HOSTS"] = str(path)
-    return path
+    said = os.environ.get("SLOWWAVE_WHEEL_TEST") or os.environ.get(WHEEL_SOURCE)
+    if said:
+        os.environ[WHEEL_SOURCE] = said
+    return Path(said) if said else None
 
 
 def _existing(variable: str, beside: str) -> Path | None:
