@@ -36,6 +36,20 @@ def wheel_source() -> Path | None:
     return Path(said) if said else None
 
 
+def hosts() -> Path | None:
+    """The real hosts, as deploy/install_hosts.sh leaves them: `SLOWWAVE_HOSTS`, default ~/.cache/slowwave/hosts.
+
+    What is found is said in the variable, for the workers of a parallel run: they start in an empty home.
+    """
+    said = os.environ.get("SLOWWAVE_HOSTS")
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    path = Path(said).expanduser().absolute() if said else cache / "slowwave" / "hosts"
+    if not path.is_dir():
+        return None
+    os.environ["SLOWWAVE_HOSTS"] = str(path)
+    return path
+
+
 def _existing(variable: str, beside: str) -> Path | None:
     said = os.environ.get(variable)
     path = Path(said).expanduser().absolute() if said else ROOT.parent / "shared" / beside
