@@ -12,7 +12,7 @@ from pathlib import Path
 
 from memory import locks
 from memory.clock import Clock, iso
-from memory.errors import SlowwaveError, StateCorruptError, StateVersionError
+from memory.errors import SlowwaveError, StateCorruptError, StateVersionError, WorkspaceError
 from memory.settings import Settings
 from memory.state import Health, Store, VersionRow
 from memory.workspace import Workspace
@@ -200,7 +200,10 @@ def baseline_problem(store: Store, workspace: Workspace) -> str:
     latest = _latest(store)
     if latest is None or latest.number not in workspace.versions():
         return ""
-    version = workspace.read_version(latest.number)
+    try:
+        version = workspace.read_version(latest.number)
+    except WorkspaceError:
+        return ""  # a finding of its own
     diff = workspace.diff(version.manifest, version.texts)
     if diff.baseline != "ok":
         return f"the git baseline in {workspace.root / '.git'} is {diff.baseline}"
