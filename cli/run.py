@@ -72,6 +72,8 @@ def print_report(report: pipeline.RunReport) -> None:
     """What happened, what it cost, what to do next."""
     for recovered in report.recovered:
         line(f"recovered  {recovered}")
+    if report.hooks.uses or report.hooks.wakes:
+        line(f"hooks      {report.hooks.uses} uses of sources counted, {report.hooks.wakes} wake-ups answered")
     if report.discovered is not None:
         found = report.discovered
         line(f"sessions   {found.files} files, {found.new} new, {found.changed} changed")

@@ -15,6 +15,8 @@ import consolidate.run
 import extract
 from consolidate.outcomes import ConsolidateOutcome, Deferred, Failed, Published, Stopped
 from consolidate.service import LongMemory
+from flows import hook_work
+from flows.hook_work import NO_WORK, HookWork
 from memory import models
 from memory.clock import iso
 from memory.errors import SlowwaveError
@@ -33,6 +35,11 @@ class Options:
     consolidate: bool = True
     picks: Picks = NO_PICKS
 
+    @property
+    def whole(self) -> bool:
+        """Whether nothing is left out: both stages, every session."""
+        return self.extract and self.consolidate and self.picks == NO_PICKS
+
 
 @dataclass(frozen=True, slots=True)
 class RunReport:
@@ -46,6 +53,7 @@ class RunReport:
     consolidated: ConsolidateOutcome | None = None
     spend: Spend | None = None
     notices: tuple[str, ...] = ()
+    hooks: HookWork = NO_WORK
 
 
 NOTHING = Options()
@@ -56,6 +64,7 @@ async def run(runtime: Runtime, options: Options = NOTHING) -> RunReport:
     with recorded(runtime):
         # 1. What an interrupted run left open is finished or undone before anything else.
         recovered = recover(runtime)
+        hooks = hook_work.collect(runtime, whole=options.whole)
         discovered = extracted = consolidated = None
         if options.extract:
             # 2. Which sessions are there?
@@ -66,7 +75,7 @@ async def run(runtime: Runtime, options: Options = NOTHING) -> RunReport:
         if options.consolidate and not runtime.cancel.is_set():
             consolidated = await consolidate.run.run(runtime)
         # 5. The run's row says how it went.
-        return finish(runtime, recovered, discovered, extracted, consolidated)
+        return finish(runtime, recovered, discovered, extracted, consolidated, hooks)
 
 
 @contextmanager
@@ -122,6 +131,7 @@ def finish(
     discovered: DiscoverReport | None,
     extracted: extract.ExtractReport | None,
     consolidated: ConsolidateOutcome | None,
+    hooks: HookWork,
 ) -> RunReport:
     """Writes the run's row and returns the report."""
     outcome = word_for(extracted, consolidated, cancelled=runtime.cancel.is_set())
@@ -140,6 +150,7 @@ def finish(
         consolidated,
         runtime.meter.run_total() if isinstance(runtime.meter, Ledger) else None,
         tuple(filter(None, notices)),
+        hooks,
     )
     runtime.store.runs.finish(runtime.run_id, outcome, detail(report))
     return report
@@ -210,6 +221,7 @@ def detail(report: RunReport) -> dict[str, Any]:
         "run": report.run_id,
         "outcome": report.outcome,
         "recovered": list(report.recovered),
+        "hooks": {"uses": report.hooks.uses, "wakes": report.hooks.wakes},
         "discover": None
         if found is None
         else {

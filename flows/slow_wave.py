@@ -26,7 +26,7 @@ import consolidate.run
 import extract
 from consolidate.outcomes import ConsolidateOutcome
 from extract.outcomes import ExtractOutcome, sentence
-from flows import pipeline
+from flows import hook_work, pipeline
 from flows.choices import picks_of
 from memory.errors import UsageError
 from memory.model import Host, RolloutId
@@ -202,6 +202,7 @@ async def _stages(run: _Run, options: pipeline.Options) -> pipeline.RunReport:
     """`pipeline.run` with a task around each step."""
     runtime = run.runtime
     recovered = pipeline.recover(runtime)
+    hooks = hook_work.collect(runtime, whole=options.whole)
     extracted = None
     if options.extract:
         await run.carry_out("check", ended(check))
@@ -214,7 +215,7 @@ async def _stages(run: _Run, options: pipeline.Options) -> pipeline.RunReport:
     if options.consolidate and not runtime.cancel.is_set():
         await run.carry_out("consolidate", ended(consolidate_all))
         run.consolidated = run.consolidated or await consolidate.run.run(runtime)
-    return pipeline.finish(runtime, recovered, run.found, extracted, run.consolidated)
+    return pipeline.finish(runtime, recovered, run.found, extracted, run.consolidated, hooks)
 
 
 async def _in_task(run: _Run, rollout: str, work: Work) -> ExtractOutcome:

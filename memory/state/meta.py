@@ -19,7 +19,7 @@ from memory.clock import iso, parse_iso
 from memory.errors import StateCorruptError, StateVersionError
 from memory.state.base import Aggregate, Tx
 from memory.state.dialect import insert
-from memory.state.schema import VERSION, intents, jobs, meta, outputs, rollouts, usage, versions
+from memory.state.schema import VERSION, hook_uses, intents, jobs, meta, outputs, rollouts, usage, versions
 
 GENERATION_FILE = "generation.json"
 FORMER = 100
@@ -50,7 +50,7 @@ class Meta(Aggregate):
             none = {"lease_until": None, "finished": None, "error_code": None, "error_message": None}
             # Jobs first: that waits for writers who hold one, so that the deletions see what they wrote.
             tx.execute(update(jobs).values(generation=name, owner="", updated=self._now(), **fresh, **none))
-            for table in (rollouts, outputs, versions, usage, intents):
+            for table in (rollouts, outputs, versions, usage, hook_uses, intents):
                 tx.execute(delete(table))
             former = [*self.former_generations(tx), self.generation(tx)][-FORMER:]
             self._set(tx, "former_generations", " ".join(former))

@@ -25,14 +25,14 @@ from memory.errors import SlowwaveError, StateError
 from memory.settings import Settings
 from memory.state import dialect
 from memory.state.outputs import OutputRow
-from memory.state.schema import VERSION, ledger, meta, runs, tombstones, usage
+from memory.state.schema import VERSION, hook_uses, ledger, meta, runs, tombstones, usage
 from memory.state.store import Store
 from memory.state.versions import VersionRow
 
 PARTS = ("", "-wal", "-shm")
 """A database and its helper files."""
 _FOLDER = ".rebuild-"
-_SALVAGED = (tombstones, ledger, runs, usage)
+_SALVAGED = (tombstones, ledger, runs, usage, hook_uses)
 
 
 @dataclass(frozen=True, slots=True)

@@ -192,6 +192,15 @@ usage = Table(
     Column("last_used", Moment, nullable=False),
 )
 
+hook_uses = Table(
+    "hook_uses",
+    metadata,
+    Column("session", CleanText, primary_key=True),
+    Column("citation", CleanText, primary_key=True),
+    Column("at", Moment, nullable=False),
+)
+"""The last use of a source in a session of a host that was counted."""
+
 versions = Table(
     "versions",
     metadata,
