@@ -4,9 +4,13 @@
 set -euo pipefail
 python=${1:-python3}
 cd "$(dirname "$0")/.."
-source=$PWD
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+# A snapshot, so that work going on in the tree does not show as a difference.
+source=$work/source
+mkdir "$source"
+tar -cf - --exclude './.*/*' --exclude ./dist --exclude ./build --exclude __pycache__ . | tar -xf - -C "$source"
+cd "$source"
 if command -v uv >/dev/null 2>&1; then
     uv build --quiet --wheel --out-dir "$work/dist"
     uv venv --quiet --python "$python" "$work/venv"
