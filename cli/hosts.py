@@ -7,8 +7,8 @@ from pathlib import Path
 import typer
 
 from cli.output import ago, line, print_json
+from hosts import hook_log, versions
 from hosts import install as installing
-from hosts import versions
 from hosts.catalog import HOSTS
 from hosts.edit import HostConfigError
 from hosts.install import Change, Command, Host, Status
@@ -16,6 +16,7 @@ from hosts.install_claude import PLUGIN
 from memory.clock import SystemClock
 from memory.errors import UsageError
 from memory.settings import DEFAULT_STORE, Settings, home_directory, load
+from recall.surroundings import Finding
 
 WORDS = {
     "absent": "not found here",
@@ -82,7 +83,7 @@ def status(names: list[str], *, as_json: bool) -> None:
     settings = load()
     command = _command(settings)
     found = [_status(_host(name), settings, command) for name in names or list(HOSTS)]
-    called = {state.host: installing.last_hook(settings.home / "hook.log", state.host) for state in found}
+    called = {state.host: hook_log.last_hook(settings.home / hook_log.NAME, state.host) for state in found}
     if as_json:
         print_json([state.as_json() | {"last_hook": called[state.host]} for state in found])
         return
@@ -96,6 +97,35 @@ def status(names: list[str], *, as_json: bool) -> None:
         if state.files:
             line(f"  last called: {ago(called[state.host], now)}")
         _print_findings(state)
+
+
+def doctor_findings(settings: Settings) -> list[Finding]:
+    """What `slowwave doctor` says about each host that is here: installed, what stands in its way, its last call."""
+    try:
+        command = _command(settings)
+    except HostConfigError as error:
+        return [Finding("warning", "hooks", str(error), "no host can be given memory", error.hint.rstrip("."))]
+    now, found = SystemClock().now(), []
+    for host in HOSTS.values():
+        state = _status(host, settings, command)
+        if state.state == "absent":
+            continue
+        called = hook_log.last_hook(settings.home / hook_log.NAME, host.name)
+        says = f"{host.title}: {WORDS[state.state]}"
+        if state.state == "not_installed":
+            found.append(Finding("ok", "hooks", says))
+            continue
+        if state.state == "installed":
+            found.append(Finding("ok", "hooks", f"{says}; last called {ago(called, now)}"))
+        else:
+            means = "; ".join(one.text for one in state.findings) or "its sessions may get no memory"
+            found.append(Finding("warning", "hooks", says, means, f"slowwave hosts install {host.name}"))
+            continue
+        found += [
+            Finding("warning", "hooks", f"{host.title}: {one.text}", "its sessions get no memory" if one.blocks else "")
+            for one in state.findings
+        ]
+    return found
 
 
 def plugin() -> None:

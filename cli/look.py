@@ -7,11 +7,15 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from typing import Any
 
 import typer
 
+from cli.hosts import doctor_findings
 from cli.output import ago, ceiling_line, cost, line, print_json, table
+from hosts import hook_log
+from hosts.catalog import HOSTS
 from memory.clock import Clock, SystemClock
 from memory.errors import SlowwaveError, UnknownReference
 from memory.redact import Redactor
@@ -19,6 +23,8 @@ from memory.settings import ModelSettings, Settings, load
 from memory.state import Store
 from memory.workspace import Workspace
 from recall import mending
+from recall.delivery import Delivery, read_delivery
+from recall.delivery import as_json as delivery_json
 from recall.doctor import diagnose, in_use
 from recall.mending import Mended
 from recall.status import Status, read_status
@@ -56,10 +62,16 @@ def status(*, as_json: bool) -> None:
     """`slowwave status`."""
     with opened() as it:
         found = read_status(it.settings, it.store, it.clock, provider=_provider(it.settings), workspace=it.workspace)
+        given = read_delivery(it.settings.home)
+        log, now = it.settings.home / hook_log.NAME, it.clock.now()
+        called = {host: hook_log.last_hook(log, host) for host in HOSTS}
+        faults = hook_log.faults(log, now)
         if as_json:
-            print_json(status_json(found))
+            hooks = {"last": {host: at.isoformat() if at else None for host, at in called.items()}, "faults": faults}
+            print_json(status_json(found) | {"injected": delivery_json(given), "hooks": hooks})
             return
         _print_status(found, it.clock)
+        _print_delivery(given, called, faults, now)
 
 
 def _provider(settings: Settings) -> str:
@@ -106,6 +118,27 @@ def _print_status(found: Status, clock: Clock) -> None:
         line(f"problem    {problem}", style="red")
 
 
+def _print_delivery(given: Delivery, called: dict[str, datetime | None], faults: dict[str, int], now: datetime) -> None:
+    """What sessions got of memory, when hosts called, and what was in the way."""
+    if given.sessions:
+        line(
+            f"injected   {given.tokens:,} tokens in {given.blocks} blocks over {given.turns} turns of "
+            f"{given.sessions} sessions (30 days)"
+        )
+        if given.left_out or given.contradicted:
+            line(
+                f"           in the last session: {given.left_out} lines left out by the host's cap, "
+                f"{given.contradicted} overruled by instruction files"
+            )
+    for host, at in called.items():
+        if at is not None:
+            line(f"hook       {host}: last called {ago(at, now)}")
+    for fault, count in faults.items():
+        line(f"hook       {fault} ({count} × in 24 hours)", style="yellow")
+    for problem in given.problems:
+        line(f"problem    {problem}", style="red")
+
+
 def show(*, version: int | None, numbers: bool, as_json: bool) -> None:
     """`slowwave show`."""
     with opened() as it:
@@ -129,14 +162,15 @@ def sources(*, as_json: bool) -> None:
     """`slowwave sources`."""
     with opened() as it:
         latest = it.store.versions.latest()
-        used = it.store.usage.last_used()
+        used, uses = it.store.usage.last_used(), it.store.usage.counts()
         counts = cited_sources(it.workspace.summary() or "")
         manifest = latest.manifest if latest else {"inputs": [], "left_out": []}
         names = {row.rollout.citation: row for row in it.store.outputs.all()}
         rows: list[dict[str, Any]] = []
         for item in manifest["inputs"]:
             row = names.get(item["citation"][:8])
-            last = used.get(item["citation"])
+            name = row.rollout.citation if row else item["citation"]
+            last = used.get(name)
             rows.append(
                 {
                     "citation": item["citation"],
@@ -145,6 +179,7 @@ def sources(*, as_json: bool) -> None:
                     "outcome": row.outcome.value if row else "",
                     "time": item["time"],
                     "lines": counts.get(item["citation"], 0),
+                    "uses": uses.get(name, 0),
                     "last_used": last.isoformat() if last else None,
                     "left_out": None,
                 }
@@ -158,8 +193,8 @@ def sources(*, as_json: bool) -> None:
             return
         if not rows:
             line("No sources yet. Start with: slowwave run")
-        keys = ["citation", "project", "outcome", "time", "lines", "last_used", "source", "left_out"]
-        heads = ["citation", "project", "outcome", "time", "lines", "last used", "source", "left out"]
+        keys = ["citation", "project", "outcome", "time", "lines", "uses", "last_used", "source", "left_out"]
+        heads = ["citation", "project", "outcome", "time", "lines", "uses", "last used", "source", "left out"]
         table("Sources of the summary", heads, [[_cell(row.get(key)) for key in keys] for row in rows])
 
 
@@ -310,7 +345,7 @@ def doctor(*, fix: bool, as_json: bool) -> None:
     """`slowwave doctor`: exit code 1 when something is in error, also after `--fix`; warnings leave it at 0."""
     settings, clock = load(), SystemClock()
     done = mend(settings, clock) if fix else []
-    findings = diagnose(settings, clock)
+    findings = diagnose(settings, clock) + doctor_findings(settings)
     if as_json:
         shown: Any = [asdict(finding) for finding in findings]
         print_json({"mended": [asdict(one) for one in done], "findings": shown} if fix else shown)

@@ -20,7 +20,6 @@ import sys
 import sysconfig
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -31,7 +30,6 @@ from hosts.versions import Program
 
 HOOK, NOTIFY = "slowwave-hook", "slowwave-notify"
 FOLDER_MODE, FILE_MODE = 0o700, 0o600
-LOG_BYTES = 300_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,20 +229,6 @@ def status(host: Host, folder: Path, program: Program | None, command: Command) 
     files = [target.path for target, _ in ours]
     state = _state(files, wanted, [target for target, text in texts if not target.holds(text)])
     return Status(host.name, host.title, state, folder, program, files, findings)
-
-
-def last_hook(log: Path, host: str) -> datetime | None:
-    """When the host last called our program, of the lines `slowwave-hook` leaves; None for never, or no log."""
-    lines: list[bytes] = []
-    for path in (log, log.with_name(log.name + ".1")):
-        with contextlib.suppress(OSError):
-            lines += reversed(path.read_bytes()[-LOG_BYTES:].splitlines())
-    for line in lines:
-        words = line.decode("utf-8", "replace").split()
-        if len(words) > 1 and words[1] == host:
-            with contextlib.suppress(ValueError):
-                return datetime.fromisoformat(words[0])
-    return None
 
 
 def _state(files: list[Path], wanted: list[Path], without: list[Target]) -> str:

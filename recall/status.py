@@ -12,6 +12,7 @@ from memory.model import Reason
 from memory.settings import Settings
 from memory.state import CeilingUse, Health, JobRow, Ledger, RunRow, Spend, Store
 from memory.workspace import Workspace
+from recall import scope
 from recall.doctor import summary
 
 
@@ -122,8 +123,14 @@ def read_status(
 
 
 def _broken(store: Store, workspace: Workspace | None) -> tuple[str, ...]:
-    found = summary(store, workspace) if workspace is not None else ()
-    return tuple(f"{one.says}; {one.means}" for one in found if one.level == "error")
+    """Why sessions get no long memory: the summary is not the version's, or hooks cannot tell that it is."""
+    if workspace is None:
+        return ()
+    found = [f"{one.says}; {one.means}" for one in summary(store, workspace) if one.level == "error"]
+    if not found and store.versions.latest() is not None:
+        problem = scope.read_published(str(store.settings.home)).problem
+        found = [f"{problem}; agents get no long memory"] if problem else []
+    return tuple(found)
 
 
 def _deferred(run: RunRow) -> tuple[str, ...]:
