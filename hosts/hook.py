@@ -277,17 +277,23 @@ def _is_inside(cwd: str, home: str) -> bool:
     return real == base or real.startswith(base + os.sep)
 
 
+def _word(text: str) -> str:
+    """A host's text as one short word of a line."""
+    return "-".join(text[:40].split()) or "-"
+
+
 def _log(work: Work) -> None:
     """One line: time, host, event, the session's beginning, outcome, characters sent, milliseconds."""
     from memory import switches
 
-    if not work.event or not work.home or (work.call is None and work.outcome == "nothing"):
+    if not work.home or (work.call is None and work.outcome == "nothing"):
         return
     path = switches.variable("SLOWWAVE_HOOK_LOG") or os.path.join(work.home, LOG_NAME)
     session = work.call.session[:13] if work.call is not None else "-"
     took = (time.monotonic() - work.began) * 1000
     stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    words = f"{stamp} {work.host} {work.event} {session} {work.outcome} {work.sent} {took:.0f}"
+    named = [_word(text) for text in (work.host, work.event, session)]
+    words = f"{stamp} {' '.join(named)} {work.outcome} {work.sent} {took:.0f}"
     line = "".join(char if char.isprintable() else "?" for char in words)[:LOG_LINE] + "\n"
     try:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
