@@ -1,8 +1,12 @@
-"""Claude Code: hooks in the user's `settings.json`. The same hooks as a plugin lie in `claude_plugin/`; both at once
-would deliver every event twice, so `status` says when it finds both."""
+"""Claude Code: hooks in the user's `settings.json`, and the command `/remember` in `commands/remember.md`.
+
+The same hooks and the same command as a plugin lie in `claude_plugin/`; both at once would deliver every event twice,
+so `status` says when it finds both. A `remember.md` of the user's own is left to them.
+"""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,6 +14,7 @@ from hosts import edit
 from hosts.install import Command, Finding, Target
 
 PLUGIN = Path(__file__).parent / "claude_plugin"
+MARK = "<!-- slowwave: written by `slowwave hosts install`; without this line the file is yours and left alone -->"
 
 EVENTS: dict[str, tuple[str, int]] = {
     "SessionStart": ("", 5),
@@ -36,13 +41,20 @@ class Claude:
 
     def targets(self, folder: Path, command: Command) -> list[Target]:
         path = folder / "settings.json"
+        remember = folder / "commands" / "remember.md"
         return [
             Target(
                 path,
                 lambda text: edit.add_hooks(text, groups(command), path),
                 lambda text, original: edit.strip_hooks(text, command.is_ours, original, path),
                 lambda text: holds(text, path),
-            )
+            ),
+            Target(
+                remember,
+                lambda text: text or remember_command(command),
+                lambda text, original: "" if is_remember(text) else text,
+                is_remember,
+            ),
         ]
 
     def findings(self, folder: Path) -> list[Finding]:
@@ -51,6 +63,9 @@ class Claude:
         found = []
         if data.get("disableAllHooks") is True:
             found.append(Finding("hooks_off", f'Hooks are switched off by "disableAllHooks" in {path}.', blocks=True))
+        remember = folder / "commands" / "remember.md"
+        if (text := edit.read(remember).text) and not is_remember(text):
+            found.append(Finding("remember_taken", f"{remember} is yours, so /remember is not slowwave's."))
         plugins = data.get("enabledPlugins")
         if isinstance(plugins, dict) and any(n.partition("@")[0] == "slowwave" and on for n, on in plugins.items()):
             found.append(
@@ -66,6 +81,17 @@ def groups(command: Command) -> dict[str, edit.Json]:
         handler = {"type": "command", "command": command.shell("claude"), "timeout": seconds}
         found[event] = ({"matcher": matcher} if matcher else {}) | {"hooks": [handler]}
     return found
+
+
+def remember_command(command: Command) -> str:
+    """The plugin's `/remember`, calling this installation's own program."""
+    text = (PLUGIN / "commands" / "remember.md").read_text("utf-8")
+    return f"{text.replace('slowwave remember', shlex.join(command.remember()))}\n{MARK}\n"
+
+
+def is_remember(text: str) -> bool:
+    """Whether a `remember.md` is the one we wrote."""
+    return text.rstrip().endswith(MARK)
 
 
 def holds(text: str, path: Path) -> bool:

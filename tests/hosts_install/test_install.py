@@ -216,7 +216,7 @@ def test_uninstalling_what_was_never_installed_changes_nothing(tmp_path: Path, r
 
 def test_a_copy_of_the_file_is_kept_for_its_owner_alone(tmp_path: Path, records: Path, command: Command) -> None:
     put(tmp_path / "settings.json", '{"env": {"KEY": "secret"}}')
-    (change,) = install(Claude(), tmp_path, records, command)
+    change, _ = install(Claude(), tmp_path, records, command)
     assert change.copy is not None
     assert change.copy.read_text("utf-8") == '{"env": {"KEY": "secret"}}'
     assert change.copy.stat().st_mode & 0o777 == 0o600
@@ -457,3 +457,50 @@ def test_versions_are_read_beside_the_program_without_starting_it(tmp_path: Path
     assert found["claude"].version == "2.1.332"
     assert found["pi"].version is None
     assert found["no"] is None
+
+
+# -- /remember of Claude Code -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("P012")
+def test_claude_gets_a_command_that_runs_this_installation_and_nothing_else(
+    tmp_path: Path, records: Path, command: Command
+) -> None:
+    install(Claude(), tmp_path / "c", records, command)
+    text = (tmp_path / "c" / "commands" / "remember.md").read_text("utf-8")
+    call = shlex.join([*command.argv[:-1], str(Path(command.argv[-1]).with_name("slowwave")), "remember"])
+    assert f"\nallowed-tools: Bash({call}:*)\n" in text
+    assert f"\n    {call} --project -- 'the text'\n" in text
+    assert "$ARGUMENTS" in text
+    assert "!`" not in text, "arguments must not reach a shell before the model quoted them"
+    assert status(Claude(), tmp_path / "c", PROGRAM, command).state == "installed"
+    uninstall(Claude(), tmp_path / "c", records)
+    assert not (tmp_path / "c").exists()
+
+
+def test_a_remember_command_of_the_users_own_stays_and_is_told(tmp_path: Path, records: Path, command: Command) -> None:
+    theirs = put(tmp_path / "c" / "commands" / "remember.md", "Mine.\r\nslowwave remember $ARGUMENTS")
+    before = theirs.read_bytes()
+    install(Claude(), tmp_path / "c", records, command)
+    assert theirs.read_bytes() == before
+    assert codes(Claude(), tmp_path / "c", command) == ["remember_taken"]
+    assert status(Claude(), tmp_path / "c", PROGRAM, command).state == "installed"
+    uninstall(Claude(), tmp_path / "c", records)
+    assert theirs.read_bytes() == before
+    assert not (tmp_path / "c" / "settings.json").exists()
+
+
+def test_an_older_remember_command_of_ours_is_renewed_and_one_made_the_users_own_is_left(
+    tmp_path: Path, records: Path, command: Command
+) -> None:
+    install(Claude(), tmp_path / "c", records, command)
+    path = tmp_path / "c" / "commands" / "remember.md"
+    ours = path.read_text("utf-8")
+    path.write_text(ours.replace("The user asks", "Somebody asks"), "utf-8")
+    assert status(Claude(), tmp_path / "c", PROGRAM, command).state == "outdated"
+    install(Claude(), tmp_path / "c", records, command)
+    assert path.read_text("utf-8") == ours
+    path.write_text("My own words: $ARGUMENTS\n", "utf-8")
+    install(Claude(), tmp_path / "c", records, command)
+    uninstall(Claude(), tmp_path / "c", records)
+    assert path.read_text("utf-8") == "My own words: $ARGUMENTS\n"
