@@ -130,7 +130,7 @@ def summary(store: Store, workspace: Workspace) -> Iterator[Finding]:
         yield Finding("error", "summary", says, "agents get no long memory", f"{RUN} writes it again")
     else:
         says = f"{path} differs from version {latest.number}"
-        means = "it was edited by hand; the edit is not verified and the next consolidation drops it"
+        means = "it was edited by hand: an unverified text is given to no session, and the next consolidation drops it"
         yield Finding("warning", "summary", says, means, f"{RUN}; keep what you want to keep as a note")
 
 

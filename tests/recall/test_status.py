@@ -66,7 +66,9 @@ def test_ok_has_an_age_and_a_broken_summary_is_no_ok(desk: Desk) -> None:
         assert str(desk.summary) in found.broken[0]
         assert as_json(found)["memory"]["state"] == "broken"
     desk.summary.write_bytes(text + b"\n")
-    assert read().state == "ok", "an edit by hand is doctor's to tell"
+    assert read().state == "broken", "an unverified text is given to no session"
+    desk.summary.write_bytes(text)
+    assert read().state == "ok"
 
 
 @pytest.mark.fault("M4", "X11")
