@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PYTHON ?= python3
 
-.PHONY: run test lint format bench lock clean wheel-test smoke fresh-clone fault-list ci
+.PHONY: run test lint format bench bench-recall lock clean wheel-test smoke fresh-clone fault-list ci
 
 run: $(STAMP)
 	@$(BIN)/slowwave try --samples examples/sessions
@@ -25,6 +25,10 @@ format: $(STAMP)
 # Ratios within one run, by hand: make bench ARGS="cli pipeline"
 bench: $(STAMP)
 	@$(BIN)/python -m bench $(ARGS)
+
+# Retrieval benchmarks beside published figures; public data is read from SLOWWAVE_BENCH_DATA.
+bench-recall: $(STAMP)
+	@$(BIN)/python -m bench recall
 
 wheel-test: $(STAMP)
 	@deploy/wheel_test.sh $(PYTHON)

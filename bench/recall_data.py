@@ -116,7 +116,7 @@ class Belief(NamedTuple):
     user: str
     scopes: tuple[str, ...]
     pinned: bool
-    kind: str
+    question: bool
     participants: tuple[str, ...]
 
 
@@ -140,7 +140,7 @@ def beliefs(path: Path) -> dict[str, Belief]:
             row["user_id"],
             tuple(row["scope"]),
             bool(row["pinned"]),
-            row["type"],
+            row["type"] == "open_question",
             tuple(row.get("participants") or ()),
         )
     return found

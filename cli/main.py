@@ -82,6 +82,26 @@ def show(
 
 
 @app.command()
+def search(
+    words: Annotated[str, typer.Argument(help="What to look for, in any language; nothing in it is syntax.")],
+    project: Annotated[str, typer.Option("--project", help="A project's id or name, instead of this folder's.")] = "",
+    everything: Annotated[bool, typer.Option("--all", help="All projects.")] = False,
+    limit: Annotated[int, typer.Option(help="Print at most this many lines.", min=1, max=200)] = 10,
+    near: Annotated[bool, typer.Option("--near", help="Also what comes near without answering.")] = False,
+    evidence: Annotated[
+        bool, typer.Option("--evidence", help="Look in what was said (needs `index.evidence`).")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Find the lines of memory that answer a question; nothing is an answer too."""
+    from cli import search as command
+
+    command.search(
+        words, project=project, everything=everything, limit=limit, near=near, evidence=evidence, as_json=json
+    )
+
+
+@app.command()
 def sources(json: Json = False) -> None:
     """List the sources of the summary: citation, project, date, use, and what was left out."""
     from cli import look

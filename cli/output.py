@@ -14,6 +14,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from cli.text import printable
 from memory.progress import Progress as Report
 from memory.progress import Step
 from memory.state import CeilingUse, Spend
@@ -31,11 +32,6 @@ def print_json(value: Any) -> None:
 def line(text: str, *, style: str = "") -> None:
     """A line of plain text: memory and session text is data, never markup and never a terminal command."""
     out.print(escape(printable(text)), style=style or None)
-
-
-def printable(text: str) -> str:
-    """Control characters made visible, so that stored text cannot drive the terminal."""
-    return "".join(char if char == "\n" or char.isprintable() else f"\\x{ord(char):02x}" for char in text)
 
 
 def table(title: str, columns: list[str], rows: list[list[str]]) -> None:

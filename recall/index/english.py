@@ -5,16 +5,16 @@ from __future__ import annotations
 STOPWORDS = frozenset(
     """
 a about above after again all also am an and any anybody anyone anything are arent as at be because been before being
-below between both but by can cant could couldnt did didnt do does doesnt doing done dont down during each else ever few
-for from further get gets getting give given go goes going gone got had hadnt has hasnt have havent having he hed hell
-her here hers herself hes hey hi him himself his how i id ill im in instead into is isnt it its itself ive just kind
-know let lets like lot made make makes making many may maybe me might mine more most much must my myself need needs no nor not
-now of off ok okay on once one only or other ought our ours ourselves out over own please really regarding said same say
-says see shall she shed shes should shouldnt so some somebody someone something sort still such sure take taken takes
-tell than that thats the their theirs them themselves then there theres these they theyd theyll theyre theyve this those
-though through thus to too under until up upon us use used uses using very via want wants was wasnt way we wed well were
-werent weve what whatever whats when where whether which while who whole whom whos whose why will with within without
-wont would wouldnt yes yet you youd youll your youre yours yourself yourselves youve
+below between both but by can cant could couldnt did didnt do does doesnt doing done dont down during each else ever
+few for from further get gets getting give given go goes going gone got had hadnt has hasnt have havent having he hed
+hell her here hers herself hes hey hi him himself his how i id ill im in instead into is isnt it its itself ive just
+kind know let lets like lot made make makes making many may maybe me might mine more most much must my myself need
+needs no nor not now of off ok okay on once one only or other ought our ours ourselves out over own please really
+regarding said same say says see shall she shed shes should shouldnt so some somebody someone something sort still such
+sure take taken takes tell than that thats the their theirs them themselves then there theres these they theyd theyll
+theyre theyve this those though through thus to too under until up upon us use used uses using very via want wants was
+wasnt way we wed well were werent weve what whatever whats when where whether which while who whole whom whos whose why
+will with within without wont would wouldnt yes yet you youd youll your youre yours yourself yourselves youve
 """.split()
 )
 

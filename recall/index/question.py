@@ -22,15 +22,17 @@ GUESS_WEIGHT = 0.7
 """What a known word counts that is one slip away from an unknown one."""
 MIN_GUESS, LONG = 4, 8
 SAME_BEGINNING = 2
+UNKNOWN, UNKNOWN_PAIR = 0.5, 0.15
 _PLAIN = re.compile(r"[^\W\d_]+")
 
 
 class Concept(NamedTuple):
     """One thing asked for: a word, an identifier, a pair of characters. `whole` are terms that each say it entirely,
-    `parts` say it together."""
+    `parts` say it together. A `pair` may straddle two words and then stands nowhere."""
 
     whole: tuple[str, ...]
     parts: tuple[str, ...] = ()
+    pair: bool = False
 
 
 class Question(NamedTuple):
@@ -88,11 +90,14 @@ def _look_up(index: IndexFile, terms: Iterable[str]) -> dict[str, tuple[Posting,
 
 
 def _mass(concept: Concept, known: dict[str, tuple[Posting, Posting]], rows: int) -> float:
-    """Rarity of the most common way to say it; what stands nowhere weighs most: memory knows nothing of it."""
+    """Rarity of the most common way to say it; what stands nowhere counts like a rare word, in part: the question may
+    only word it otherwise."""
     counts = [len(known[term][0].numbers) for term in concept.whole if term in known]
     if not counts and concept.parts and all(term in known for term in concept.parts):
         return sum(rarity(len(known[term][0].numbers), rows) for term in concept.parts) / len(concept.parts)
-    return rarity(max(counts, default=0), rows)
+    if counts:
+        return rarity(max(counts), rows)
+    return (UNKNOWN_PAIR if concept.pair else UNKNOWN) * rarity(0, rows)
 
 
 # -- parsing ------------------------------------------------------------------------------------------------------
@@ -135,7 +140,7 @@ def _characters(
     singles = [term.text for term in terms if len(term.text) == 1]
     for pair in pairs:
         if not (strict and (words.is_stop(pair) or all(words.is_stop(char) for char in pair))):
-            concepts.append(Concept((pair,)))
+            concepts.append(Concept((pair,), pair=True))
             weights[pair] = 1.0
     for char in singles:
         if strict and words.is_stop(char):
@@ -161,7 +166,7 @@ def _guessed(
     for term in close:
         weights[term] = max(weights.get(term, 0.0), GUESS_WEIGHT)
     known.update(_look_up(index, close))
-    return Concept((*concept.whole, *close), concept.parts) if close else concept
+    return concept._replace(whole=(*concept.whole, *close)) if close else concept
 
 
 def _one_slip(left: str, right: str) -> bool:

@@ -30,7 +30,7 @@ COMMON = 1_000
 """A term that stands in more units than this only adds to what rarer terms have found, if they found enough."""
 ANSWERS = 0.45
 """Share of what is asked for that a unit has to say to be an answer."""
-CLOSE = 0.3
+CLOSE = 0.4
 """An answer is at least this good, measured by the best."""
 
 Visible = Callable[[Scope], bool]

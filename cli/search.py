@@ -1,0 +1,100 @@
+"""`slowwave search`: the lines of memory that answer a question.
+
+Starts quickly: settings, state and tables are only loaded when an index has to be made.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from cli.text import marked, printable
+from memory.errors import UsageError
+from memory.project import project_of
+from memory.switches import variable
+from recall.index.rank import Hit
+from recall.scope import Viewer
+from recall.search import MAX_LIMIT, Found, Searcher, View
+
+_BOLD, _DIM, _PLAIN = "\x1b[1;33m", "\x1b[2m", "\x1b[0m"
+
+
+def search(
+    words: str, *, project: str, everything: bool, limit: int, near: bool, evidence: bool, as_json: bool
+) -> None:
+    """Prints what was found, best first. Nothing found is said, and no failure."""
+    if project and everything:
+        raise UsageError("--project and --all exclude each other.", hint="Name one project, or take all.")
+    searcher = Searcher.of_process()
+    view, where = _view(searcher, project, everything=everything)
+    kinds = ("evidence",) if evidence else ()
+    found = view.search(words, limit=min(limit, MAX_LIMIT), kinds=kinds, answers_only=not near)
+    names = searcher.projects()
+    if as_json:
+        rows = [_as_json(hit, found, names) for hit in found.hits]
+        sys.stdout.write(
+            json.dumps({"query": words, "project": where, "hits": rows}, ensure_ascii=False, indent=2) + "\n"
+        )
+    elif not found.hits:
+        sys.stdout.write(f"Nothing in memory answers this ({where}).{'' if near else ' What comes near: --near'}\n")
+    else:
+        colour = sys.stdout.isatty() and not variable("NO_COLOR")
+        for place, hit in enumerate(found.hits, start=1):
+            _print(place, hit, found, names, colour=colour)
+
+
+def _view(searcher: Searcher, project: str, *, everything: bool) -> tuple[View, str]:
+    """What is looked at, and its name for people."""
+    if everything:
+        return searcher.view_of_user(), "all projects"
+    if project:
+        names = searcher.projects()
+        found = [id_ for id_, name in names.items() if project in {id_, name}]
+        found = found or [id_ for id_, name in names.items() if name.casefold() == project.casefold()]
+        if len(found) != 1:
+            what = "No project" if not found else f"{len(found)} projects"
+            hint = f"Name one by its id: {', '.join(found)}." if found else "`slowwave sources` lists them."
+            raise UsageError(
+                f"{what} of the name {project[:80]!a} {'is' if len(found) < 2 else 'are'} known.", hint=hint
+            )
+        return searcher.view(Viewer(found[0], names[found[0]])), f"project {names[found[0]]}"
+    here = project_of(Path.cwd())
+    return searcher.view(Viewer(here.id, here.name)), f"project {here.name}"
+
+
+def _print(place: int, hit: Hit, found: Found, names: dict[str, str], *, colour: bool) -> None:
+    unit = hit.unit
+    text, spans, _ = found.marked(unit.text)
+    before, after = (_BOLD, _PLAIN) if colour else ("", "")
+    dim, plain = (_DIM, _PLAIN) if colour else ("", "")
+    gone = "superseded: " if unit.superseded else ""
+    sys.stdout.write(f"{place:2d}. {gone}{marked(text, spans, before, after)}\n")
+    facts = [" ".join(f"[{citation}]" for citation in unit.citations), unit.source, unit.section, unit.time[:10]]
+    facts += ["everywhere" if unit.scope.everywhere else ", ".join(names.get(p, p) for p in unit.scope.projects)]
+    sys.stdout.write(f"    {dim}{printable(' · '.join(fact for fact in facts if fact))}{plain}\n")
+    if unit.superseded and unit.successor:
+        sys.stdout.write(f"    now: {printable(unit.successor)}\n")
+
+
+def _as_json(hit: Hit, found: Found, names: dict[str, str]) -> dict[str, Any]:
+    unit = hit.unit
+    excerpt, spans, cut = found.marked(unit.text)
+    return {
+        "ref": unit.ref,
+        "kind": unit.kind,
+        "text": excerpt,
+        "cut": cut,
+        "marks": spans,
+        "citations": list(unit.citations),
+        "source": unit.source,
+        "section": unit.section,
+        "date": unit.time or None,
+        "projects": [names.get(project, project) for project in unit.scope.projects],
+        "everywhere": unit.scope.everywhere,
+        "superseded": unit.superseded,
+        "successor": unit.successor or None,
+        "score": round(hit.score, 4),
+        "covered": round(hit.covered, 4),
+    }
