@@ -36,6 +36,10 @@ LOG_BYTES = 262_144
 LOG_LINE = 300
 
 
+SOURCE_SIGNS = (b"rollout_summaries/", b"ad_hoc/notes/", b"memory_recall")
+"""One of these stands in every payload that is about a source."""
+
+
 class DeadlineError(Exception):
     """The hook's own time is up."""
 
@@ -95,11 +99,8 @@ class Work:
         self.home = switches.process_home()
         if not raw.strip() or not self.home or not os.path.isdir(self.home):
             return
-        if b'"PostToolUse"' in raw[:4_096] or b'"tool_result"' in raw[:4_096]:
-            from recall.reads import hints
-
-            if not hints(raw):
-                return
+        if _is_tool(raw) and not any(sign in raw for sign in SOURCE_SIGNS):
+            return  # as nearly every tool run: not about memory
         from hosts import payloads
 
         payload = payloads.parse(raw)
@@ -267,6 +268,10 @@ def _drain(began: float) -> None:
                 return
         except (OSError, ValueError):
             return
+
+
+def _is_tool(raw: bytes) -> bool:
+    return b'"PostToolUse"' in raw[:4_096] or b'"tool_result"' in raw[:4_096]
 
 
 def _is_inside(cwd: str, home: str) -> bool:

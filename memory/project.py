@@ -9,14 +9,11 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
-from memory.gitroot import root_commit
 
-
-@dataclass(frozen=True, slots=True)
-class Project:
+class Project(NamedTuple):
     """`id` is `<12 hex>`, stable across clones, worktrees and sub-folders; `name` is for people."""
 
     id: str
@@ -53,11 +50,17 @@ def project_of(cwd: str | Path | None, *, remote: str | None = None) -> Project:
     origin = (_origin(common) if common is not None else None) or recorded
     if origin:
         return _remote(origin, root)
-    if root is not None and common is not None and (first := root_commit(common)):
+    if root is not None and common is not None and (first := _root_commit(common)):
         home = common.parent if common.name == ".git" else root
         return Project(_digest("commit", first), home.name, root)
     real = root or _real(path)
     return Project(_digest("path", str(real)), real.name or str(real), root)
+
+
+def _root_commit(common: Path) -> str | None:
+    from memory.gitroot import root_commit  # most repositories have a remote, and a hook no time
+
+    return root_commit(common)
 
 
 def _remote(origin: str, root: Path | None) -> Project:

@@ -34,20 +34,26 @@ SHORT_USER, SHORT_PROJECT, SUMMARY = "user", "project", "summary"
 MARK = "slowwave-memory"
 DIGEST = re.compile(r"\(text ([0-9a-f]{12})\)\n</slowwave-memory>\Z")
 MAX_NAME = 60
+_CHARS_AT_MOST = 3
+"""Characters one unit of a cap can hold: what is longer does not fit, and is not looked at any closer."""
 
-_FENCE = re.compile(r"<(?=\s*/?\s*slowwave)", re.IGNORECASE)
-_ROLE = re.compile(
+_FENCE = r"<(?=\s*/?\s*slowwave)"
+_ROLE = (
     r"<\|[a-z_]+\|>|\[/?INST\]|<</?SYS>>|</?\s*(?:system|assistant|user|developer|system-reminder|tool_result|"
-    r"tool_use|function_calls|function_results|antml:\w+)\b[^>]{0,200}>?",
-    re.IGNORECASE,
+    r"tool_use|function_calls|function_results|antml:\w+)\b[^>]{0,200}>?"
 )
-_KEYS = re.compile(
+_KEYS = (
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----|\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|\bgh[pousr]_[A-Za-z0-9]{30,}|"
     r"\bgithub_pat_[A-Za-z0-9_]{30,}|\bglpat-[A-Za-z0-9_-]{20,}|\bsk-[A-Za-z0-9_-]{20,}|\bxox[abeoprs]-[A-Za-z0-9-]{10,}|"
     r"\bAIza[0-9A-Za-z_-]{35}|\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{6,}|"
     r"\b[sr]k_live_[0-9A-Za-z]{16,}|\bnpm_[A-Za-z0-9]{30,}|(?<=://)[^/\s:@]{1,64}:[^/\s@]{4,}(?=@)|"
     r"(?i:\b(?:api[_-]?key|secret|token|passw(?:or)?d)\b[\"']?\s*[:=]\s*[\"']?(?=[^\s\"']*\d)[^\s\"'\[]{8,})"
 )
+_KEY_SIGNS = (
+    *("-----BEGIN", "AKIA", "ASIA", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "sk-", "xox"),
+    *("AIza", "eyJ", "k_live_", "npm_", "://"),
+)
+_KEY_WORDS = ("key", "secret", "token", "passw")
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+|[^\x00-\x7f]|[^\sA-Za-z0-9]", re.ASCII)
 _SCRIPTS = (("\u00a0", "\u1fff", 2), ("\u3000", "\u9fff", 3), ("\uac00", "\ud7a3", 3), ("\uff00", "\uffef", 3))
 """First and last sign, and how many half tokens one takes."""
@@ -134,10 +140,10 @@ def build(request: Request) -> Block:
     published = scope.read_published(request.home) if SUMMARY in request.parts else Published()
     both = _short_files(request)
     orders = instructions.candidates(request.root, request.cwd) if request.root else []
-    told = instructions.read_instructions(orders)
+    told = instructions.Rules(instructions.read_instructions(orders))
     view = scope.visible_lines(published.text, published.sources, request.viewer, request.setting)
     lines, dropped = _uncontradicted(list(view.lines), told)
-    long_items = [Item(line.section, safe(line.text), line.citations) for line in lines]
+    long_items = [Item(line.section, line.text, line.citations) for line in lines]
     short_items, more = _short_items(both, told)
     diagnostics = list(both.diagnostics)
     if published.problem:
@@ -169,7 +175,12 @@ def digest_of(text: str) -> str:
 
 def safe(text: str) -> str:
     """A text that cannot leave the block it stands in, nor pass for a role, and holds no key of a plain shape."""
-    return _KEYS.sub("[redacted:key]", _ROLE.sub("[tag]", _FENCE.sub("‹", text)))
+    if "<" in text or "[" in text:
+        text = re.sub(_ROLE, "[tag]", re.sub(_FENCE, "‹", text, flags=re.IGNORECASE), flags=re.IGNORECASE)
+    folded = text.lower()
+    if any(sign in text for sign in _KEY_SIGNS) or any(word in folded for word in _KEY_WORDS):
+        text = re.sub(_KEYS, "[redacted:key]", text)
+    return text
 
 
 def tokens(text: str) -> int:
@@ -197,24 +208,24 @@ def _short_files(request: Request) -> Short:
     return short.read_both(user, project)
 
 
-def _short_items(both: Short, told: list[instructions.Instruction]) -> tuple[list[Item], list[Dropped]]:
+def _short_items(both: Short, told: instructions.Rules) -> tuple[list[Item], list[Dropped]]:
     items: list[Item] = []
     dropped: list[Dropped] = []
     for heading, file in (("## Short memory, user", both.user), ("## Short memory, this project", both.project)):
         for entry in file.entries:
-            against = instructions.contradicted(entry.text, told)
+            against = told.against(entry.text)
             if against is not None:
                 dropped.append(Dropped(0, entry.id, against.path, against.line))
             else:
-                items.append(Item(heading, f"[{entry.id}] {safe(entry.text)}"))
+                items.append(Item(heading, f"[{entry.id}] {entry.text}"))
     return items, dropped
 
 
-def _uncontradicted(lines: list[Line], told: list[instructions.Instruction]) -> tuple[list[Line], list[Dropped]]:
+def _uncontradicted(lines: list[Line], told: instructions.Rules) -> tuple[list[Line], list[Dropped]]:
     kept: list[Line] = []
     dropped: list[Dropped] = []
     for line in lines:
-        against = None if line.section == scope.PROFILE else instructions.contradicted(line.text, told)
+        against = None if line.section == scope.PROFILE else told.against(line.text)
         if against is None:
             kept.append(line)
         else:
@@ -244,12 +255,10 @@ def _assemble(
     widest = [head, _left_out(9_999, 9_999), _elsewhere(9_999), "(text 0123456789ab)"]
     frame = request.limit.size(_fenced(request.id, widest))
     room = request.limit.amount - frame - 2
-    for_short = sum(_cost(request.limit, short_items))
-    for_long = sum(_cost(request.limit, long_items))
+    for_long = _cost(request.limit, long_items, room)
     # What a person wrote down keeps at least half of the room; what it does not need goes to the summary.
-    short_kept = _fitting(request.limit, short_items, min(for_short, max(room // 2, room - for_long)))
-    used = sum(_cost(request.limit, short_kept))
-    long_kept = _fitting(request.limit, long_items, room - used)
+    short_kept = _fitting(request.limit, short_items, max(room // 2, room - for_long))
+    long_kept = _fitting(request.limit, long_items, room - _cost(request.limit, short_kept, room))
     if not long_kept and not short_kept:
         return "", (), len(long_items) + len(short_items)
     missing_long, missing_short = len(long_items) - len(long_kept), len(short_items) - len(short_kept)
@@ -285,28 +294,37 @@ def _one_line(name: str) -> str:
     return safe(" ".join(name.split()))[:MAX_NAME]
 
 
-def _cost(limit: Limit, items: list[Item]) -> list[int]:
-    """What each item takes, with its heading where it is the first under it."""
-    costs, heading = [], ""
+def _cost(limit: Limit, items: list[Item], enough: int) -> int:
+    """What the items take together, counted up to `enough`."""
+    total, heading = 0, ""
     for item in items:
-        new = "" if item.heading == heading else f"{item.heading}\n"
-        costs.append(limit.size(f"{new}- {_indented(item.text)}\n"))
+        total += limit.size(_line(item, heading))
         heading = item.heading
-    return costs
+        if total > enough:
+            break
+    return total
 
 
 def _fitting(limit: Limit, items: list[Item], room: int) -> list[Item]:
-    """The items that fit, in order; a large one that does not is passed over for smaller ones behind it."""
+    """The items that fit, in order, made safe; one that is too large is passed over for smaller ones behind it."""
     kept: list[Item] = []
     heading = ""
     for item in items:
-        new = "" if item.heading == heading else f"{item.heading}\n"
-        cost = limit.size(f"{new}- {_indented(item.text)}\n")
+        if len(item.text) > room * _CHARS_AT_MOST:
+            continue
+        clean = item._replace(text=safe(item.text))
+        cost = limit.size(_line(clean, heading))
         if cost <= room:
-            kept.append(item)
+            kept.append(clean)
             room -= cost
             heading = item.heading
     return kept
+
+
+def _line(item: Item, heading: str) -> str:
+    """An item as it is printed, behind its heading where that is new."""
+    new = "" if item.heading == heading else f"{item.heading}\n"
+    return f"{new}- {_indented(item.text)}\n"
 
 
 def _printed(items: list[Item]) -> str:

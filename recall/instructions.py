@@ -48,9 +48,7 @@ _REFUSE = (
     r"(?:(?:use|using|run|running|add|install|call|with|to)\s+){0,2}"
 )
 _REFUSE_ZH = r"(?:不要|别|禁止|不再|不得|不用|勿)(?:再)?(?:使用|用|运行|采用)?\s*"
-_STANCE = re.compile(
-    rf"(?P<no>{_REFUSE}|{_REFUSE_ZH})?(?(no)|(?:{_ASK}|{_ASK_ZH})){_BETWEEN}(?P<thing>{_THING})", re.IGNORECASE
-)
+_STANCE = rf"(?P<no>{_REFUSE}|{_REFUSE_ZH})?(?(no)|(?:{_ASK}|{_ASK_ZH})){_BETWEEN}(?P<thing>{_THING})"
 
 
 class Stance(NamedTuple):
@@ -108,7 +106,7 @@ def read_instructions(paths: list[str]) -> list[Instruction]:
 def stances(text: str) -> tuple[Stance, ...]:
     """What a text asks for and refuses, once each."""
     found: list[Stance] = []
-    for match in _STANCE.finditer(text):
+    for match in re.finditer(_STANCE, text, re.IGNORECASE):
         thing, wanted = match["thing"].strip("`").strip().casefold(), match["no"] is None
         if thing:
             found.append(Stance(thing, wanted))
@@ -118,31 +116,40 @@ def stances(text: str) -> tuple[Stance, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def contradicted(text: str, instructions: list[Instruction]) -> Contradiction | None:
-    """The instruction a line of memory contradicts, None where it contradicts none."""
-    mine = stances(text)
-    if not mine or not instructions:
+class Rules:
+    """What a project's files ask for and refuse, ready to be asked about many lines."""
+
+    def __init__(self, instructions: list[Instruction]) -> None:
+        self._places: dict[Stance, Instruction] = {}
+        for item in instructions:
+            for stance in item.stances:
+                self._places.setdefault(stance, item)
+        asked = {stance.thing for stance in self._places if stance.wanted}
+        refused = {stance.thing for stance in self._places if not stance.wanted}
+        self._undecided = asked & refused
+        kinds: dict[str, set[str]] = {}
+        for thing in asked & _KIND_OF.keys():
+            kinds.setdefault(_KIND_OF[thing], set()).add(thing)
+        self._chosen = {kind: things.pop() for kind, things in kinds.items() if len(things) == 1}
+        rivals = {tool for tool, kind in _KIND_OF.items() if kind in self._chosen}
+        self._words = tuple(sorted(asked | refused | rivals))
+
+    def against(self, text: str) -> Contradiction | None:
+        """The instruction a line of memory contradicts, None where it contradicts none."""
+        folded = text.casefold()
+        if not any(word in folded for word in self._words):
+            return None
+        mine = stances(text)
+        wanted = {stance.thing for stance in mine if stance.wanted}
+        for stance in mine:
+            opposite = Stance(stance.thing, not stance.wanted)
+            if opposite in self._places and opposite not in mine and stance.thing not in self._undecided:
+                return self._at(opposite, stance.thing)
+            chosen = self._chosen.get(_KIND_OF.get(stance.thing, "")) if stance.wanted else None
+            if chosen is not None and chosen not in wanted:
+                return self._at(Stance(chosen, wanted=True), stance.thing)
         return None
-    wanted = {stance.thing for stance in mine if stance.wanted}
-    theirs = {stance.thing for item in instructions for stance in item.stances if stance.wanted}
-    refused = {stance.thing for item in instructions for stance in item.stances if not stance.wanted}
-    for item in instructions:
-        for stance in item.stances:
-            other = Stance(stance.thing, not stance.wanted)
-            undecided = stance.thing in theirs and stance.thing in refused
-            if other in mine and not undecided and stance not in mine:
-                return Contradiction(item.path, item.line, stance.thing)
-            rival = _rival(stance, wanted, theirs) if stance.wanted else ""
-            if rival:
-                return Contradiction(item.path, item.line, rival)
-    return None
 
-
-def _rival(stance: Stance, wanted: set[str], theirs: set[str]) -> str:
-    """A tool the line wants in place of the one the instruction wants."""
-    kind = _KIND_OF.get(stance.thing)
-    if kind is None or stance.thing in wanted:
-        return ""
-    if sum(_KIND_OF.get(thing) == kind for thing in theirs) != 1:
-        return ""
-    return next((thing for thing in sorted(wanted) if _KIND_OF.get(thing) == kind), "")
+    def _at(self, stance: Stance, thing: str) -> Contradiction:
+        item = self._places[stance]
+        return Contradiction(item.path, item.line, thing)

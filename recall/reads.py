@@ -27,11 +27,6 @@ _FILE = re.compile(
 _NAMED = re.compile(r"(?:note:[A-Za-z0-9._-]{1,64}|[0-9a-f]{16}|[0-9a-f]{8})")
 
 
-def hints(raw: bytes) -> bool:
-    """Whether a payload can be about sources at all; for nearly every tool call the answer is no, at once."""
-    return b"rollout_summaries/" in raw or b"ad_hoc/notes/" in raw or RECALL_TOOL.encode() in raw
-
-
 def sources_read(home: str, tool: str, tool_input: object, response: object) -> tuple[str, ...]:
     """Citations (8 hex digits, or `note:NAME`) of the sources this call has read, at most 20."""
     generation, _ = scope.read_generation(home)

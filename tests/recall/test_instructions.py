@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from recall import instructions
-from recall.instructions import Instruction, contradicted, stances
+from recall.instructions import Instruction, Rules, stances
 
 
-def told(*lines: str) -> list[Instruction]:
-    return [Instruction("AGENTS.md", n, taken) for n, line in enumerate(lines, 1) if (taken := stances(line))]
+def told(*lines: str) -> Rules:
+    return Rules([Instruction("AGENTS.md", n, taken) for n, line in enumerate(lines, 1) if (taken := stances(line))])
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def told(*lines: str) -> list[Instruction]:
     ],
 )
 def test_the_opposite_and_a_rival_of_the_same_kind_contradict(memory: str, file: str) -> None:
-    found = contradicted(memory, told("# Rules", "", file))
+    found = told("# Rules", "", file).against(memory)
     assert found is not None
     assert (found.path, found.line) == ("AGENTS.md", 3)
 
@@ -49,7 +49,7 @@ def test_the_opposite_and_a_rival_of_the_same_kind_contradict(memory: str, file:
     ],
 )
 def test_a_mention_a_fact_or_another_subject_does_not(memory: str, file: str) -> None:
-    assert contradicted(memory, told(file)) is None
+    assert told(file).against(memory) is None
 
 
 def test_files_are_looked_for_from_the_root_down_to_the_folder(tmp_path: Path) -> None:
