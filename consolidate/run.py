@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -28,7 +28,7 @@ from memory.model import DIFF_NAME, SUMMARY_NAME, LeftOut, Manifest
 from memory.progress import Step
 from memory.runtime import Runtime
 from memory.state import Lease, Ledger, Refused, VersionRow
-from memory.workspace import WorkspaceDiff
+from memory.workspace import Note, WorkspaceDiff
 
 HEARTBEATS = 3
 """Heartbeats in the length of one lease."""
@@ -120,19 +120,20 @@ def gather(runtime: Runtime, last: VersionRow | None) -> Selection:
             )
         )
     notes = runtime.workspace.notes()
+    names = {candidate.project: candidate.project_name for candidate in candidates}
     skipped += notes.left_out
     for note in notes.notes:
         reason = _unfit(runtime, note.citation, note.text, aside)
         if reason:
             skipped.append(LeftOut(note.citation, note.path, reason))
             continue
-        scope = "all projects" if note.is_global or note.project is None else note.project
+        project, scope = _project_of_note(note, names)
         candidates.append(
             Candidate(
                 note.citation,
                 note.path,
                 note.text,
-                note.project or "",
+                project,
                 scope,
                 note.created or note.mtime,
                 used.get(note.citation),
@@ -152,6 +153,16 @@ def gather(runtime: Runtime, last: VersionRow | None) -> Selection:
     return replace(
         selection, manifest=replace(selection.manifest, left_out=selection.manifest.left_out + tuple(skipped))
     )
+
+
+def _project_of_note(note: Note, names: Mapping[str, str]) -> tuple[str, str]:
+    """Id and name of the project a note names by either; `names` are those of the sessions, by id."""
+    if note.is_global or note.project is None:
+        return note.project or "", "all projects"
+    if note.project in names:
+        return note.project, names[note.project]
+    ids = [project for project, name in names.items() if name == note.project]
+    return ids[0] if len(ids) == 1 else note.project, note.project
 
 
 def _unfit(runtime: Runtime, citation: str, text: str | None, aside: frozenset[str]) -> str:

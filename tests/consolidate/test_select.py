@@ -7,8 +7,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from consolidate.run import _project_of_note, gather
 from consolidate.select import Candidate, Selection, binding_cap, choose
 from memory.settings import ConsolidateSettings
+from memory.testing import StoreBench
 
 NOW = datetime(2026, 11, 30, 12, tzinfo=UTC)
 LIMITS = ConsolidateSettings()
@@ -94,3 +96,20 @@ def test_what_was_cited_before_and_is_no_input_any_more_is_removed() -> None:
 def test_the_same_candidates_in_any_order_give_the_same_manifest() -> None:
     items = [rollout(n, days=n % 5, used=n % 3 or None) for n in range(40)]
     assert chosen(*items).manifest == chosen(*reversed(items)).manifest
+
+
+def test_a_note_names_its_project_by_id_or_by_a_name_only_one_project_has(bench: StoreBench) -> None:
+    bench.add("one", "## Task\n- Moved to Vitest. [e1]\n", project="shop")
+    for name, project in {"by-id": "shop", "other": "api"}.items():
+        bench.workspace.write_note(name, "Deploy from main.", project=project)
+    bench.workspace.write_note("everywhere", "Never force-push.", is_global=True)
+    selection = gather(bench.runtime(), None)
+    found = {item.citation: (item.project, item.projects_global) for item in selection.manifest.inputs}
+    assert found["note:by-id"] == ("shop", False)
+    assert found["note:other"] == ("api", False)
+    assert found["note:everywhere"] == ("", True)
+    names = {"aaaaaaaaaaaa": "shop", "bbbbbbbbbbbb": "api", "cccccccccccc": "api"}
+    by_name = {
+        note.name: _project_of_note(note, names) for note in bench.workspace.notes().notes if note.project is not None
+    }
+    assert by_name == {"by-id": ("aaaaaaaaaaaa", "shop"), "other": ("api", "api")}
