@@ -363,7 +363,7 @@ def doctor(*, fix: bool, as_json: bool) -> None:
 def mend(settings: Settings, clock: Clock) -> list[Mended]:
     """The safe mends in order: what stops the state from opening, what an interruption left, what nothing knows of."""
     from consolidate.service import LongMemory
-    from memory.runtime import open_runtime
+    from memory.runtime import open_runtime, owner_is_gone
 
     done: list[Mended] = []
     try:
@@ -374,9 +374,8 @@ def mend(settings: Settings, clock: Clock) -> list[Mended]:
         quiet = settings.model_copy(update={"model": ModelSettings(provider="offline")})
         with open_runtime(quiet, clock=clock) as runtime:
             done += [Mended("left-overs", text) for text in LongMemory(runtime).recover()]
-            done += [
-                Mended("leases", f"{job.kind} {job.key} may be claimed again") for job in runtime.store.jobs.reap()
-            ]
+            ended = runtime.store.jobs.reap(owner_is_gone)
+            done += [Mended("leases", f"{job.kind} {job.key} may be claimed again") for job in ended]
             done += mending.after_recovery(settings, runtime.store, runtime.workspace, clock)
     except SlowwaveError as error:
         typer.echo(f"slowwave: {error}", err=True)

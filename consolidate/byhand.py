@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 
 from consolidate import gate, publish
 from consolidate.gate import Change, Source
-from memory import forgotten
+from memory import forgotten, support
 from memory.documents import claims, print_summary
 from memory.errors import FencedError, StateBusyError, StateError, WorkspaceError
-from memory.model import HEADINGS, InputFile, Manifest
+from memory.model import HEADINGS, Claim, InputFile, Manifest
 from memory.runtime import Runtime
 from memory.state import Lease
 
@@ -22,6 +22,17 @@ class Order:
 
     citations: frozenset[str]
     holds: forgotten.Holds
+
+
+ALONE_SHARE = 0.8
+"""Least share of a line's words that its other sources must hold for it to outlive a forgotten one."""
+
+
+def _carried_alone(claim: Claim, sources: Mapping[str, Source]) -> bool:
+    """Whether what a line says stands in its other sources; the gate's own measure would let a few words of the
+    forgotten one through."""
+    texts = [sources[citation].text for citation in claim.citations if citation in sources]
+    return gate.supported(claim, sources) and support.coverage(claim.text, texts) >= ALONE_SHARE
 
 
 def without(summary: str, order: Order, sources: Mapping[str, Source]) -> tuple[str, tuple[str, ...], int]:
@@ -35,7 +46,7 @@ def without(summary: str, order: Order, sources: Mapping[str, Source]) -> tuple[
             gone.append(claim.text)
             continue
         if len(rest) < len(claim.citations):
-            if not gate.supported(replace(claim, citations=rest), sources):
+            if not _carried_alone(replace(claim, citations=rest), sources):
                 gone.append(claim.text)
                 continue
             carried += 1

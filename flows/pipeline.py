@@ -21,7 +21,7 @@ from memory import models
 from memory.clock import iso
 from memory.errors import SlowwaveError
 from memory.progress import Step
-from memory.runtime import Runtime
+from memory.runtime import Runtime, owner_is_gone
 from memory.state import Ledger, RolloutRow, Spend
 from rollouts.discover import DiscoverReport, choose, discover
 from rollouts.eligibility import NO_PICKS, Picks
@@ -112,7 +112,8 @@ def recover(runtime: Runtime) -> tuple[str, ...]:
     """Finishes or undoes interrupted publishes and ends claims whose process is gone."""
     lines = LongMemory(runtime).recover()
     runtime.workspace.write_instructions(extract=extract.instructions(), consolidate=consolidate.run.instructions())
-    lines += [f"{job.kind} {job.key}: its process ended without a word" for job in runtime.store.jobs.reap()]
+    ended = runtime.store.jobs.reap(owner_is_gone)
+    lines += [f"{job.kind} {job.key}: its process ended without a word" for job in ended]
     for line in lines:
         runtime.progress(Step("recover", line))
     return tuple(lines)

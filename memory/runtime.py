@@ -106,6 +106,24 @@ def open_runtime(
         )
 
 
+def owner_is_gone(owner: str) -> bool:
+    """Whether a lease's owner was a process of this machine that no longer exists; False whenever that is not sure.
+
+    A claim of a dead process need not wait for its lease. Being wrong costs nothing but work: the fence decides.
+    """
+    host, _, rest = owner.partition(":")
+    pid = rest.partition(":")[0]
+    if host != socket.gethostname() or not pid.isascii() or not pid.isdigit():
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):
+        return False
+    return False
+
+
 def new_run_id(clock: Clock) -> str:
     """Sorts by time: `20261130T081400-1f2e3d4c`."""
     return f"{clock.now():%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}"

@@ -16,7 +16,7 @@ A job is one row for (kind, key). Its boundary says which input an attempt is ab
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
@@ -227,8 +227,9 @@ class Jobs(Aggregate):
         }
         return bool(tx.execute(update(jobs).where(same).values(**values | _ended(self._now()))).rowcount)
 
-    def reap(self) -> list[JobRow]:
-        """Turns claims whose lease ran out into failures and returns them as they are now.
+    def reap(self, gone: Callable[[str], bool] = lambda owner: False) -> list[JobRow]:
+        """Turns claims whose lease ran out, or whose owner is known to be gone, into failures; returns them as they
+        are now.
 
         Their attempt was counted when they were claimed. Call it at the start of a run: a claim does the same
         for its own job, this does it for those nobody claims again [M74].
@@ -238,7 +239,7 @@ class Jobs(Aggregate):
             reaped = []
             for row in self._select(tx, jobs.c.status == "running"):
                 settled = self._settle_time(tx, row, now)
-                if not settled.running(now):
+                if not settled.running(now) or gone(settled.owner):
                     self._put(tx, _same(settled), {"status": "failed", **_lost(), **_ended(now)})
                     reaped += self._select(tx, and_(jobs.c.kind == row.kind, jobs.c.key == row.key))
             return reaped

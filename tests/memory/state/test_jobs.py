@@ -439,3 +439,12 @@ def test_rearming_makes_an_exhausted_job_claimable_and_keeps_its_success(
 def test_a_long_error_is_kept_short(store: Store, claim: Claim) -> None:
     store.jobs.fail(claim(store), QuotaModelError("x" * 5000), None)
     assert len(row(store).error_message or "") == 500
+
+
+@pytest.mark.fault("M74")
+def test_a_claim_whose_owner_is_known_to_be_gone_does_not_wait_for_its_lease(store: Store, claim: Claim) -> None:
+    claim(store, "codex:dead", lease_seconds=600)
+    owner = row(store, "codex:dead").owner
+    assert store.jobs.reap(lambda name: False) == []
+    assert [found.key for found in store.jobs.reap(lambda name: name == owner)] == ["codex:dead"]
+    assert row(store, "codex:dead").status == "failed"
