@@ -14,7 +14,7 @@ from hosts import edit
 from hosts.install import Command, Finding, Target
 
 PLUGIN = Path(__file__).parent / "claude_plugin"
-MARK = "<!-- slowwave: written by `slowwave hosts install`; without this line the file is yours and left alone -->"
+MARK = "# slowwave: written by `slowwave hosts install`; without this line the file is yours and left alone"
 
 EVENTS: dict[str, tuple[str, int]] = {
     "SessionStart": ("", 5),
@@ -86,12 +86,21 @@ def groups(command: Command) -> dict[str, edit.Json]:
 def remember_command(command: Command) -> str:
     """The plugin's `/remember`, calling this installation's own program."""
     text = (PLUGIN / "commands" / "remember.md").read_text("utf-8")
-    return f"{text.replace('slowwave remember', shlex.join(command.remember()))}\n{MARK}\n"
+    return (
+        text.replace("---\n", f"---\n{MARK}\n", 1)
+        .replace("slowwave remember:", f"{shell(command)}:")
+        .replace("    slowwave remember ", f"    {shell(command)} ")
+    )
+
+
+def shell(command: Command) -> str:
+    """This installation's `slowwave remember` as a shell takes it."""
+    return shlex.join(command.remember())
 
 
 def is_remember(text: str) -> bool:
     """Whether a `remember.md` is the one we wrote."""
-    return text.rstrip().endswith(MARK)
+    return MARK in text.splitlines()
 
 
 def holds(text: str, path: Path) -> bool:

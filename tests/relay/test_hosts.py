@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,7 +16,8 @@ import pytest
 
 from examples.record.bench import run
 from examples.record.script import Step
-from hosts.install_claude import PLUGIN
+from hosts.install import Command
+from hosts.install_claude import PLUGIN, remember_command
 from hosts.install_codex import Codex
 from hosts.install_pi import SOURCE
 from tests.relay.world import FENCE, SECONDS, Said, World, blocks, opened
@@ -157,6 +159,28 @@ def test_the_plugin_brings_memory_and_the_command_without_any_setting(machine: O
         (text,) = blocks(body)
         assert "New tests use Vitest." in text
         assert "slowwave:remember" in json.dumps(body)
+
+
+@pytest.mark.req("P012")
+def test_the_installed_remember_command_tells_the_model_what_to_run_and_the_next_session_has_it(machine: Open) -> None:
+    kept = "Amounts are whole cents, never floats."
+    program = Command((sys.executable, "-I", str(Path(sys.executable).with_name("slowwave-hook"))))
+    told = remember_command(program).split("\n---\n", 1)[1].replace("$ARGUMENTS", kept).strip()
+    call = shlex.join([*program.remember(), "--project", "--", kept])
+    assert f"{shlex.join(program.remember())} --project -- 'the text'" in told
+    story = [
+        Said("keep", "claude", "shop", told, (Step(say="Saving.", run=call), *DONE)),
+        Said("ask", "claude", "shop", "What about amounts?", DONE),
+    ]
+    with machine(*story) as world:
+        world.slowwave("hosts", "install")
+        host, project = world.machines["claude"], world.bench.project("shop")
+        run(host.printing(f"/remember {kept}", None), project, host.env(world.models.url), SECONDS)
+        _, second = world.bodies("keep")
+        assert "remembered" in json.dumps(second["messages"][-1])
+        assert kept in (project / ".slowwave" / "memory.md").read_text("utf-8")
+        (text,) = blocks(world.say("ask")[0])
+        assert kept in text
 
 
 def test_the_host_finds_the_plugin_without_a_fault(machine: Open) -> None:

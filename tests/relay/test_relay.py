@@ -64,6 +64,9 @@ class Played:
     evidence: dict[str, str] = field(default_factory=dict)
     changed_by_us: set[str] = field(default_factory=set)
     restored: dict[str, bytes] = field(default_factory=dict)
+    counted: dict[str, Any] = field(default_factory=dict)
+    sources: list[dict[str, Any]] = field(default_factory=list)
+    told: dict[str, Any] = field(default_factory=dict)
 
     def block(self, name: str) -> str:
         """The one block in the first request of a prompt."""
@@ -83,6 +86,9 @@ def played(tmp_path_factory: pytest.TempPathFactory, hosts_folder: Path) -> Iter
         for name in (*ASKS, "elsewhere"):
             found.bodies[name] = world.say(name)
             found.evidence[name] = world.slowwave("evidence", str(world.session_of(name)))
+        found.counted = json.loads(world.slowwave("run", "--consolidate-only", "--json"))
+        found.sources = json.loads(world.slowwave("sources", "--json"))
+        found.told = json.loads(world.slowwave("status", "--json"))
         for name in ("jest", "vitest"):
             _ours(found, "forget", f"{world.story[name].host}:{_id(world.session_of(name))}", "--yes")
         for name in AFTER:
@@ -206,3 +212,25 @@ def test_every_host_called_the_hook_for_every_event(played: Played) -> None:
         assert {(host, event) for event in ("SessionStart", "UserPromptSubmit", "Stop", "SessionEnd")} <= seen
     events = ("session_start", "before_agent_start", "agent_settled", "session_shutdown")
     assert {("pi", event) for event in events} <= seen
+
+
+# -- what the next run learns of it ------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("Z016")
+def test_every_session_that_was_given_a_line_counts_as_a_use_of_its_sources(played: Played) -> None:
+    vitest = next(row for row in played.sources if _id(played.world.session_of("vitest")) in row["source"])
+    assert vitest["uses"] == len(ASKS)
+    assert vitest["last_used"]
+    assert played.counted["hooks"]["uses"] >= len(ASKS)
+    assert played.counted["hooks"]["wakes"] == 0, "a run over one stage leaves the wake-ups to a whole one"
+
+
+@pytest.mark.fault("X51")
+def test_status_tells_what_was_given_and_when_each_host_called(played: Played) -> None:
+    given, hooks = played.told["injected"], played.told["hooks"]
+    assert given["blocks"] >= len(ASKS)
+    assert given["tokens"] > 100
+    assert given["problems"] == []
+    assert hooks["faults"] == {}
+    assert all(hooks["last"].values())

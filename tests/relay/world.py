@@ -112,7 +112,7 @@ class World:
     def configuration(self) -> dict[str, bytes]:
         """Every file of the hosts' configuration that slowwave may touch."""
         home = self.bench.home
-        names = (".codex/config.toml", ".codex/hooks.json", ".claude/settings.json")
+        names = (".codex/config.toml", ".codex/hooks.json", ".claude/settings.json", ".claude/commands/remember.md")
         files = [home / name for name in names] + list((home / ".pi" / "agent" / "extensions").rglob("*"))
         return {str(path): path.read_bytes() for path in files if path.is_file()}
 
@@ -139,15 +139,16 @@ class Models(FakeModels):
 
 def blocks(body: dict[str, Any]) -> list[str]:
     """Every text of a request that holds our fence."""
-    return [text for text in _texts(body) if FENCE in text]
+    return [text for text in texts(body) if FENCE in text]
 
 
-def _texts(value: Any) -> Iterator[str]:
+def texts(value: Any) -> Iterator[str]:
+    """Every text inside a JSON value."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, (dict, list)):
         for item in value.values() if isinstance(value, dict) else value:
-            yield from _texts(item)
+            yield from texts(item)
 
 
 @contextmanager
