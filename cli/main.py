@@ -293,12 +293,26 @@ def version() -> None:
     typer.echo(installed("slowwave"))
 
 
+def _quickly(arguments: list[str]) -> bool:
+    """Runs a plain `search` without the library's preparations; false when the command line has to be looked at."""
+    if arguments[:1] != ["search"]:
+        return False
+    from cli import search as command
+
+    options = command.read(arguments[1:])
+    if options is None:
+        return False
+    command.search(**options)
+    return True
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Entry point: one clear sentence instead of a traceback for everything we know how to name."""
     from memory.errors import SlowwaveError
 
     try:
-        app(arguments)
+        if not _quickly(sys.argv[1:] if arguments is None else arguments):
+            app(arguments)
     except SlowwaveError as error:
         typer.echo(f"slowwave: {error}", err=True)
         sys.exit(error.exit_code)

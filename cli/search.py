@@ -1,6 +1,7 @@
 """`slowwave search`: the lines of memory that answer a question.
 
-Starts quickly: settings, state and tables are only loaded when an index has to be made.
+Starts quickly: settings, state and tables are only loaded when an index has to be made, and a plain command line is
+read here, since the command-line library takes longer to prepare its options than the whole search.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from cli.text import marked, printable
 from memory.errors import UsageError
@@ -19,6 +20,55 @@ from recall.scope import Viewer
 from recall.search import MAX_LIMIT, Found, Searcher, View
 
 _BOLD, _DIM, _PLAIN = "\x1b[1;33m", "\x1b[2m", "\x1b[0m"
+
+
+class Options(TypedDict):
+    """What `search` takes."""
+
+    words: str
+    project: str
+    everything: bool
+    limit: int
+    near: bool
+    evidence: bool
+    as_json: bool
+
+
+def read(arguments: list[str]) -> Options | None:
+    """The options of a well-formed command line, as `cli.main` would read them; None for one it has to look at."""
+    found: Options = {
+        "words": "", "project": "", "everything": False, "limit": 10, "near": False, "evidence": False, "as_json": False
+    }  # fmt: skip
+    texts: list[str] = []
+    rest = list(arguments)
+    while rest:
+        word = rest.pop(0)
+        if word == "--all":
+            found["everything"] = True
+        elif word == "--near":
+            found["near"] = True
+        elif word == "--evidence":
+            found["evidence"] = True
+        elif word == "--json":
+            found["as_json"] = True
+        elif word == "--project" and rest and not rest[0].startswith("-"):
+            found["project"] = rest.pop(0)
+        elif (
+            word == "--limit"
+            and rest
+            and rest[0].isascii()
+            and rest[0].isdigit()
+            and 1 <= int(rest[0][:4]) <= MAX_LIMIT
+        ):
+            found["limit"] = int(rest.pop(0))
+        elif word.startswith("-"):
+            return None
+        else:
+            texts.append(word)
+    if len(texts) != 1:
+        return None
+    found["words"] = texts[0]
+    return found
 
 
 def search(

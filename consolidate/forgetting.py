@@ -192,6 +192,10 @@ def _carry_out(runtime: Runtime, deed: _Deed, holds: forgotten.Holds) -> ForgetR
     # 4. The summary itself, as a new version.
     lines, kept, version = _publish_without(runtime, order)
     failpoints.hit("forget.after_publish")
+    # 5. The search index, which a reader makes anew of what is left.
+    workspace.drop_index()
+    # 6. What hooks have built from the former summary.
+    workspace.drop_blocks()
     return ForgetReport(deed.rollouts, deed.notes, lines, kept, touched, version)
 
 

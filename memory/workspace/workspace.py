@@ -41,9 +41,11 @@ ROLLOUT = layer.writing("workspace.rollout_summary")
 ROLLOUT_GONE = layer.removing("workspace.rollout_summary.removal")
 NOTE = layer.writing("workspace.note")
 NOTE_GONE = layer.removing("workspace.note.removal")
+BLOCKS_GONE = layer.emptying("workspace.blocks.delete")
 INSTRUCTIONS = layer.scratch_writing("workspace.instructions")
 FOLDER = layer.making("workspace.folder")
 LOCK = layer.touching("workspace.lock")
+INDEX_GONE = layer.removing("workspace.index.removal")
 PROBE = layer.writing("workspace.probe")
 PROBE_GONE = layer.removing("workspace.probe.removal")
 RETIRE = layer.moving("workspace.generation.retire")
@@ -244,6 +246,11 @@ class Workspace:
         with self._locked():
             return self._files.remove(path, NOTE_GONE)
 
+    def drop_blocks(self) -> None:
+        """Deletes the blocks hooks built from the summary, which hold its text; the next turn builds them anew."""
+        with self._locked():
+            self._generation.remove_tree(layout.BLOCKS, BLOCKS_GONE)
+
     # -- one consolidation
 
     def diff(self, manifest: Manifest, texts: Mapping[str, str]) -> WorkspaceDiff:
@@ -345,6 +352,11 @@ class Workspace:
             tuple(sorted(item.path for item in version.manifest.inputs if item.path not in known)),
             tuple(path for path in others if path not in known and layout.INPUT_PATH.fullmatch(path)),
         )
+
+    def drop_index(self) -> bool:
+        """Deletes the search index, which is made anew when it is wanted: nothing forgotten stays in it. False when
+        there was none."""
+        return self._generation.remove(layout.INDEX_NAME, INDEX_GONE)
 
     # -- start-up, probe, clear
 

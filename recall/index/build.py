@@ -9,7 +9,6 @@ sessions for worthless: on LoCoMo its ranking finds 1.3 points less at rank 5.
 from __future__ import annotations
 
 import contextlib
-import heapq
 import itertools
 import os
 import secrets
@@ -99,7 +98,7 @@ def rows_of(units: Iterable[Unit], meta: Mapping[str, str]) -> Rows:
         for name, counts in together.items():
             whole[name].add(counts)
     posted = _posted(fields, UNIT_LENGTH, len(listed))
-    spread = {term: len(numbers) for term, (numbers, _) in posted.items()}
+    worth = _worth(posted, len(listed))
     starts = list(itertools.accumulate((len(group) for group in groups), initial=0))
     scopes = {scope: at for at, scope in enumerate(dict.fromkeys(unit.scope for unit in listed))}
     times = {time: at for at, time in enumerate(sorted({unit.time for unit in listed}))}
@@ -114,7 +113,7 @@ def rows_of(units: Iterable[Unit], meta: Mapping[str, str]) -> Rows:
         },
         scopes=list(scopes),
         groups=[(group[0].group, start, len(group)) for group, start in zip(groups, starts, strict=False)],
-        talk=[_talk(counts, spread, len(listed)) for counts in fields["text"].counts],
+        talk=[_talk(counts, worth) for counts in fields["text"].counts],
         names=_names(listed),
         terms=_terms(posted, _posted(whole, GROUP_LENGTH, len(groups))),
     )
@@ -138,10 +137,15 @@ def _add(total: dict[str, int], counts: Mapping[str, int]) -> None:
         total[term] = total.get(term, 0) + count
 
 
-def _talk(counts: Mapping[str, int], spread: Mapping[str, int], rows: int) -> list[str]:
-    """The terms that say most about a unit: rare elsewhere, and not of a word nobody asks for."""
-    worth = {t: rarity(spread[t], rows) for t in counts if len(t) > 2 and not words.is_stop(t)}
-    return heapq.nlargest(TALK, worth, key=lambda term: (worth[term], term))
+def _worth(posted: Mapping[str, _Posted], rows: int) -> dict[str, float]:
+    """How much a term says of the unit it stands in; not of words nobody asks for."""
+    return {t: rarity(len(at), rows) for t, (at, _) in posted.items() if len(t) > 2 and not words.is_stop(t)}
+
+
+def _talk(counts: Mapping[str, int], worth: Mapping[str, float]) -> list[str]:
+    """The terms that say most about a unit."""
+    telling = [term for term in counts if term in worth]
+    return sorted(telling, key=lambda term: (-worth[term], term))[:TALK]
 
 
 def _names(units: list[Unit]) -> dict[str, list[int]]:

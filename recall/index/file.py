@@ -10,7 +10,7 @@ import os
 import sqlite3
 import sys
 from array import array
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,6 +29,7 @@ CREATE TABLE names (name TEXT PRIMARY KEY, units TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE terms (term TEXT PRIMARY KEY, units BLOB NOT NULL, groups BLOB NOT NULL) WITHOUT ROWID;
 """
 _BY_REF = "CREATE INDEX refs ON units (ref)"
+_BATCH = 256
 COLUMNS = ("scope", "time", "used", "superseded")
 
 
@@ -160,10 +161,15 @@ class IndexFile:
     def close(self) -> None:
         self._database.close()
 
-    def postings(self, term: str) -> tuple[Posting, Posting] | None:
-        """Where a term stands among units and among groups; None where it stands nowhere."""
-        rows = self._all("SELECT units, groups FROM terms WHERE term = ?", (term,))
-        return (_posting(rows[0][0]), _posting(rows[0][1])) if rows else None
+    def postings(self, terms: Collection[str]) -> dict[str, tuple[Posting, Posting]]:
+        """Where terms stand among units and among groups; those that stand nowhere are left out."""
+        found: dict[str, tuple[Posting, Posting]] = {}
+        listed = list(terms)
+        for at in range(0, len(listed), _BATCH):
+            some = listed[at : at + _BATCH]
+            sql = f"SELECT term, units, groups FROM terms WHERE term IN ({','.join('?' * len(some))})"
+            found.update((term, (_posting(units), _posting(groups))) for term, units, groups in self._all(sql, some))
+        return found
 
     def vocabulary(self, beginning: str) -> list[str]:
         """Terms that begin like this."""

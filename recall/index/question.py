@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from recall.index import words
@@ -46,26 +45,24 @@ class Question(NamedTuple):
     total: float
     said: frozenset[str] = frozenset()
 
-    def covered(self, number: int) -> float:
-        """Share of what is asked for that a unit says, 0 to 1."""
-        if not self.total:
-            return 0.0
-        pairs = zip(self.concepts, self.mass, strict=True)
-        return sum(mass * self._said(concept, number) for concept, mass in pairs) / self.total
+    def covered(self, units: Collection[int]) -> dict[int, float]:
+        """Share of what is asked for that each of these units says, 0 to 1."""
+        found = dict.fromkeys(units, 0.0)
+        among = frozenset(units)
+        for concept, mass in zip(self.concepts, self.mass, strict=True):
+            worth = mass / self.total if self.total else 0.0
+            whole: set[int] = set()
+            for term in concept.whole:
+                whole |= self._standing(term, among)
+            for number in whole:
+                found[number] += worth
+            for term in concept.parts:
+                for number in self._standing(term, among) - whole:
+                    found[number] += worth / len(concept.parts)
+        return found
 
-    def _said(self, concept: Concept, number: int) -> float:
-        if any(self._stands(term, number) for term in concept.whole):
-            return 1.0
-        if not concept.parts:
-            return 0.0
-        return sum(self._stands(term, number) for term in concept.parts) / len(concept.parts)
-
-    def _stands(self, term: str, number: int) -> bool:
-        if term not in self.known:
-            return False
-        numbers = self.known[term][0].numbers
-        at = bisect_left(numbers, number)
-        return at < len(numbers) and numbers[at] == number
+    def _standing(self, term: str, among: frozenset[int]) -> frozenset[int]:
+        return among.intersection(self.known[term][0].numbers) if term in self.known else frozenset()
 
 
 def rarity(count: int, rows: int) -> float:
@@ -85,8 +82,7 @@ def ask(index: IndexFile, text: str) -> Question:
 
 
 def _look_up(index: IndexFile, terms: Iterable[str]) -> dict[str, tuple[Posting, Posting]]:
-    found = ((term, index.postings(term)) for term in terms)
-    return {term: postings for term, postings in found if postings is not None}
+    return index.postings(list(terms))
 
 
 def _mass(concept: Concept, known: dict[str, tuple[Posting, Posting]], rows: int) -> float:

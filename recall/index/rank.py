@@ -22,11 +22,13 @@ from recall.index.unit import Scope, Unit
 NEIGHBOUR = 0.2
 CONTEXT = 0.8
 BEST_UNIT = 0.2
+FEEDBACK_SPREAD = 100
+"""A word that stands in more groups than this, and in a quarter of them, tells nothing of what a unit is about."""
 FEEDBACK, FEEDBACK_UNITS, FEEDBACK_TERMS = 0.2, 5, 30
 RECENT, USED = 0.01, 0.01
 """Tie-breaks, as shares of the best score."""
 CANDIDATES = 120
-COMMON = 1_000
+COMMON = 400
 """A term that stands in more units than this only adds to what rarer terms have found, if they found enough."""
 ANSWERS = 0.45
 """Share of what is asked for that a unit has to say to be an answer."""
@@ -97,14 +99,14 @@ def search(
     question (`ANSWERS`) and none of its names, or is far behind the best."""
     scores = score(index, text, visible)
     chosen = _answers(scores, scores.units) if answers_only else list(scores.units)
-    hits: list[Hit] = []
+    found: list[tuple[int, Unit]] = []
     for number in _ordered(index, scores.units, chosen):
-        if len(hits) >= limit:
+        if len(found) >= limit:
             break
         unit = index.unit(number)
         if not kinds or unit.kind in kinds:
-            hits.append(_hit(unit, number, scores))
-    return hits
+            found.append((number, unit))
+    return _hits(found, scores)
 
 
 def search_groups(
@@ -127,7 +129,7 @@ def search_groups(
             break
         if group in inside or not answers_only:
             numbers = _ordered(index, scores.units, inside.get(group, []))[:best]
-            hits = tuple(_hit(index.unit(number), number, scores) for number in numbers)
+            hits = tuple(_hits([(number, index.unit(number)) for number in numbers], scores))
             found.append(GroupHit(index.groups[group][0], scores.groups[group], hits))
     return found
 
@@ -193,9 +195,11 @@ def _feedback(
             if term not in question.weights:
                 weights[term] = weights.get(term, 0.0) + own[number] / own[top[0]]
     chosen = heapq.nlargest(FEEDBACK_TERMS, weights, key=lambda term: (weights[term], term))
-    known = {term: postings for term in chosen if (postings := index.postings(term)) is not None}
-    more = Question((), {term: weights[term] for term in known}, known, (), 0.0)
-    return _sum(more, 1, len(index.groups), index.group_scope, seen)
+    rows = len(index.groups)
+    most = max(FEEDBACK_SPREAD, rows // 4)
+    known = {t: postings for t, postings in index.postings(chosen).items() if len(postings[1].numbers) <= most}
+    more = Question((), {term: weights[term] for term in chosen if term in known}, known, (), 0.0)
+    return _sum(more, 1, rows, index.group_scope, seen)
 
 
 def _in_context(
@@ -234,8 +238,8 @@ def _normal(scores: dict[int, float]) -> dict[int, float]:
 def _answers(scores: Scores, units: dict[int, float]) -> list[int]:
     """Those that say enough of the question and are not far behind the best, and those that the question names."""
     floor = CLOSE * max(units.values(), default=0.0)
-    covered, named = scores.question.covered, scores.named
-    return [n for n, value in units.items() if n in named or (value >= floor and covered(n) >= ANSWERS)]
+    covered = scores.question.covered([number for number, value in units.items() if value >= floor])
+    return [number for number in units if number in scores.named or covered.get(number, 0.0) >= ANSWERS]
 
 
 def _ordered(index: IndexFile, units: dict[int, float], chosen: list[int]) -> list[int]:
@@ -251,5 +255,6 @@ def _ordered(index: IndexFile, units: dict[int, float], chosen: list[int]) -> li
     return sorted(chosen, key=key)
 
 
-def _hit(unit: Unit, number: int, scores: Scores) -> Hit:
-    return Hit(unit, scores.units[number], scores.question.covered(number), number in scores.named, number)
+def _hits(found: list[tuple[int, Unit]], scores: Scores) -> list[Hit]:
+    covered = scores.question.covered([number for number, _ in found])
+    return [Hit(u, scores.units[n], round(covered[n], 6), n in scores.named, n) for n, u in found]

@@ -115,6 +115,8 @@ DEEDS: dict[str, Callable[[Path], object]] = {
     "stage": stage,
     "restore": restore,
     "take the summary back": take_back,
+    "drop the blocks": lambda home: open_home(home).drop_blocks(),
+    "drop the index": lambda home: open_home(home).drop_index(),
     "probe": lambda home: open_home(home).probe(),
     "clear": lambda home: Workspace.remove_generation(home, "g1"),
     "heal": heal,
@@ -125,7 +127,23 @@ def nothing(home: Path) -> None:
     """Most deeds need no more than `prepare`."""
 
 
-PREPARATIONS: dict[str, Callable[[Path], None]] = {"restore": prepare_restore}
+def prepare_blocks(home: Path) -> None:
+    """What a hook leaves in a generation."""
+    folder = home / "generations/g1/blocks"
+    folder.mkdir()
+    (folder / "0123abcd.json").write_text(OLD, "utf-8")
+
+
+def prepare_index(home: Path) -> None:
+    """What a search leaves in a generation."""
+    (home / "generations/g1/index.db").write_text(OLD, "utf-8")
+
+
+PREPARATIONS: dict[str, Callable[[Path], None]] = {
+    "restore": prepare_restore,
+    "drop the blocks": prepare_blocks,
+    "drop the index": prepare_index,
+}
 
 
 def snapshot(home: Path) -> dict[str, bytes | None]:
