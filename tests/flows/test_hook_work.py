@@ -92,7 +92,6 @@ def test_killed_between_two_steps_a_use_is_neither_lost_nor_counted_twice(bench:
     assert left(bench) == []
 
 
-@pytest.mark.fault("M63")
 def test_two_runs_at_once_count_a_use_once(bench: StoreBench) -> None:
     one = bench.add("one", body("vitest"))
     files(bench).used("claude", "s1", {one: bench.clock.now().timestamp()})
@@ -183,6 +182,7 @@ class NoHistory:
 
 
 @pytest.mark.req("Z016", "Z085", "Z086")
+@pytest.mark.fault("M8")
 def test_a_source_used_by_injection_or_by_a_read_stays_and_an_unused_one_leaves_after_thirty_days(
     bench: StoreBench, tmp_path: Path
 ) -> None:
@@ -247,7 +247,6 @@ def test_a_run_over_everything_answers_the_wake_ups_that_lie_there_and_a_part_of
         assert store.runs.last(1)[0].trigger == "hook"
 
 
-@pytest.mark.fault("M64")
 def test_snapshots_no_hook_came_from_for_thirty_days_are_deleted_and_others_stay(bench: StoreBench) -> None:
     now = bench.clock.now()
     for name, days in (("old", 31), ("young", 29)):
