@@ -15,13 +15,16 @@ from typing import Any
 
 from sqlalchemy import delete, select, update
 
+from memory import failpoints
 from memory.clock import iso, parse_iso
-from memory.errors import StateCorruptError, StateVersionError
+from memory.errors import StateCorruptError, StateError, StateVersionError
 from memory.state.base import Aggregate, Tx
 from memory.state.dialect import insert
 from memory.state.schema import VERSION, hook_uses, intents, jobs, meta, outputs, rollouts, usage, versions
 
 GENERATION_FILE = "generation.json"
+
+failpoints.declare("state.generation_file.before", "state.generation_file.after")
 FORMER = 100
 """Former generations that are remembered by name."""
 
@@ -131,7 +134,18 @@ def read_generation_file(home: Path) -> str | None:
 
 
 def write_generation_file(home: Path, generation: str) -> None:
-    """Atomically: temporary file, fsync, rename, fsync of the folder. Mode 0600."""
+    """Atomically: temporary file, fsync, rename, fsync of the folder. Mode 0600. Raises StateError."""
+    try:
+        with failpoints.step("state.generation_file"):
+            _write_atomically(home, generation)
+    except OSError as error:
+        raise StateError(
+            f"{home / GENERATION_FILE} could not be written ({error.strerror}).",
+            hint="Free some space or mend the folder's permissions; the next start writes it.",
+        ) from None
+
+
+def _write_atomically(home: Path, generation: str) -> None:
     path = home / GENERATION_FILE
     temporary = home / f".{GENERATION_FILE}.{os.getpid()}.{secrets.token_hex(4)}"
     text = json.dumps({"version": VERSION, "generation": generation}) + "\n"

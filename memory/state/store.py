@@ -43,7 +43,7 @@ from memory.state.versions import Versions
 
 failpoints.declare(
     "state.commit.before", "state.commit.after", "state.scrub.before", "state.scrub.after",
-    "state.create.before", "state.create.after", "state.generation_file.before", "state.generation_file.after",
+    "state.create.before", "state.create.after",
 )  # fmt: skip
 
 OUR_FILES = ("config.toml", "generation.json", "state.db")
@@ -106,8 +106,7 @@ class Store:
             engine.dispose()
             raise
         if store.generation != written:
-            with failpoints.step("state.generation_file"):
-                write_generation_file(settings.home, store.generation)
+            write_generation_file(settings.home, store.generation)
         return store
 
     def close(self) -> None:

@@ -29,7 +29,7 @@ def nothing() -> None:
 
 @dataclass(slots=True)
 class LineModel:
-    """`during` is called inside every request (a test stops, kills or clears there); `seconds` is how long one takes."""
+    """`during` is called inside every request (a test stops or clears there); `seconds` is how long one takes."""
 
     log: Path
     seconds: float = 0.0

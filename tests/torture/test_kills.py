@@ -7,16 +7,14 @@ agree once the next start has recovered, the next run finishes the work, nothing
 from __future__ import annotations
 
 import importlib
-import shutil
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from memory import failpoints
 from tests.torture.deeds import DEEDS
-from tests.torture.harness import Kill, Rehearsal, kill, rehearse
+from tests.torture.harness import Kill, Rehearsal, kill, kills_of
 
 ROOMS = ("cli", "consolidate", "dashboard", "extract", "flows", "hosts", "memory", "prompts", "recall", "rollouts")
 OTHERS = ("short.",)
@@ -34,42 +32,23 @@ def import_rooms() -> None:
                 )
 
 
-@pytest.fixture(scope="module")
-def rehearsals(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Rehearsal]]:
-    """Every deed done once without a kill: the points it passes and what it ends in."""
-    folder = tmp_path_factory.mktemp("deeds")
-    yield {name: rehearse(folder / str(number), deed) for number, (name, deed) in enumerate(DEEDS.items())}
-    shutil.rmtree(folder)
-
-
-def kills_of(rehearsals: dict[str, Rehearsal]) -> dict[str, list[Kill]]:
-    """Every point once, at the deed that comes first; commits, which have one name, at every passing of every deed."""
-    seen: set[str] = set()
-    chosen: dict[str, list[Kill]] = {}
-    for name, rehearsal in rehearsals.items():
-        chosen[name] = [Kill(point, 1) for point in rehearsal.points if point not in seen]
-        chosen[name] += [
-            Kill("state.commit.after", nth)
-            for nth in range(2, rehearsal.points["state.commit.after"] + 1)
-            if not name.startswith("recovery")
-        ]
-        seen |= rehearsal.points.keys()
-    return chosen
-
-
-@pytest.mark.req("Z103", "Z104", "Z105", "Z106", "Z112", "Z117")
-@pytest.mark.fault("M72", "M74", "M82", "M83", "X47", "X49", "M48", "M49", "M50")
+@pytest.mark.req("Z025", "Z103", "Z104", "Z105", "Z106", "Z112", "Z117")
+@pytest.mark.fault("M72", "M74", "M82", "M83", "X17", "X47", "X49", "M48", "M49", "M50")
 @pytest.mark.parametrize("name", DEEDS)
 def test_a_kill_at_any_step_loses_nothing_and_the_next_run_finishes(
     tmp_path: Path, rehearsals: dict[str, Rehearsal], name: str
 ) -> None:
+    assert failures_of(tmp_path / "world", rehearsals[name], kills_of(rehearsals, long=False)[name]) == []
+
+
+def failures_of(folder: Path, rehearsal: Rehearsal, kills: list[Kill]) -> list[str]:
     failures = []
-    for point in kills_of(rehearsals)[name]:
+    for where in kills:
         try:
-            kill(tmp_path / "world", rehearsals[name], point)
+            kill(folder, rehearsal, where)
         except AssertionError as error:
-            failures.append(f"{point.point}@{point.nth}: {error}")
-    assert failures == []
+            failures.append(f"{where.point}@{where.nth}: {error}")
+    return failures
 
 
 def test_every_declared_point_is_passed_by_a_deed(rehearsals: dict[str, Rehearsal]) -> None:

@@ -60,6 +60,7 @@ class World:
     seconds: float = 0.0
     during: Callable[[], None] = nothing
     runs: int = 0
+    store: Store | None = None
 
     @property
     def home(self) -> Path:
@@ -118,24 +119,39 @@ class World:
     @contextmanager
     def opened(self, **sections: dict[str, Any]) -> Iterator[Runtime]:
         """As a new process would open it; nothing is recovered yet."""
-        self.runs += 1
+        if self.store is not None and not sections:
+            yield self._runtime(self.store, self.store.settings)
+            return
         settings = self.settings(**sections)
         with Store.open(settings, self.clock) as store:
-            run_id = f"run-{os.getpid()}-{self.runs}-{os.urandom(2).hex()}"
-            model = LineModel(self.log, self.seconds, self.during)
-            yield Runtime(
-                settings=settings,
-                clock=self.clock,
-                store=store,
-                workspace=Workspace.open(settings.home, store.generation),
-                extract_model=model,
-                consolidate_model=model,
-                meter=Ledger(store, settings.budget, self.clock, run_id),
-                tokens=tokens(),
-                run_id=run_id,
-                owner=f"test:{run_id}",
-                redactor=redactor(),
-            )
+            yield self._runtime(store, settings)
+
+    @contextmanager
+    def held_open(self) -> Iterator[None]:
+        """One opening for everything in the block: saves time where what is looked at is not the opening."""
+        with Store.open(self.settings(), self.clock) as self.store:
+            try:
+                yield
+            finally:
+                self.store = None
+
+    def _runtime(self, store: Store, settings: Settings) -> Runtime:
+        self.runs += 1
+        run_id = f"run-{os.getpid()}-{self.runs}-{os.urandom(2).hex()}"
+        model = LineModel(self.log, self.seconds, self.during)
+        return Runtime(
+            settings=settings,
+            clock=self.clock,
+            store=store,
+            workspace=Workspace.open(settings.home, store.generation),
+            extract_model=model,
+            consolidate_model=model,
+            meter=Ledger(store, settings.budget, self.clock, run_id),
+            tokens=tokens(),
+            run_id=run_id,
+            owner=f"test:{run_id}",
+            redactor=redactor(),
+        )
 
     @contextmanager
     def memory(self) -> Iterator[LongMemory]:
