@@ -23,7 +23,7 @@ from memory.settings import ModelSettings, Settings, load
 from memory.state import Store
 from memory.workspace import Workspace
 from recall import mending
-from recall.delivery import Delivery, read_delivery
+from recall.delivery import Delivery, overruled, read_delivery
 from recall.delivery import as_json as delivery_json
 from recall.doctor import diagnose, in_use
 from recall.mending import Mended
@@ -206,16 +206,25 @@ def why(reference: str, *, as_json: bool) -> None:
     """`slowwave why`."""
     with opened() as it:
         found = it.tracer.why(reference)
+        latest = it.store.versions.latest()
+        against = overruled(it.settings.home, latest.number) if latest else {}
         if as_json:
-            print_json([trace_json(trace) for trace in found])
+            print_json([_with_places(trace_json(trace), against) for trace in found])
             return
         for place, trace in enumerate(found):
             if place:
                 line("")
             if isinstance(trace, ClaimTrace):
                 print_claim(trace)
+                for path in against.get(trace.claim.line, ()):
+                    line(f"  not given to sessions there: {path} says otherwise", style="yellow")
             else:
                 _print_rollout(trace)
+
+
+def _with_places(values: dict[str, Any], against: dict[int, list[str]]) -> dict[str, Any]:
+    """With the instruction files that overrule a line."""
+    return values | {"overruled_by": against.get(values["line"], [])} if "line" in values else values
 
 
 def print_claim(trace: ClaimTrace) -> None:

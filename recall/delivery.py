@@ -59,6 +59,21 @@ def read_delivery(home: Path) -> Delivery:
     )
 
 
+def overruled(home: Path, version: int | None) -> dict[int, list[str]]:
+    """Line of the summary of this version -> the places in instruction files for which sessions did not get it."""
+    found: dict[int, list[str]] = {}
+    for one in snapshot.snapshots(str(home)):
+        block, dropped = one.get("block"), one.get("dropped")
+        if not isinstance(block, dict) or block.get("version") != version or not isinstance(dropped, list):
+            continue
+        for item in dropped:
+            if isinstance(item, list) and len(item) == 4 and isinstance(item[0], int) and item[0]:
+                place = f"{item[2]}, line {item[3]}"
+                if place not in found.setdefault(item[0], []):
+                    found[item[0]].append(place)
+    return found
+
+
 def _sum(sessions: list[dict[str, Any]], name: str) -> int:
     values = (one["usage"].get(name) for one in sessions)
     return sum(value for value in values if isinstance(value, int))

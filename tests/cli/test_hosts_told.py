@@ -176,6 +176,19 @@ def test_sources_tell_how_often_and_when_each_was_used(after_run: Slowwave, home
     assert f"\t2\t{row['last_used']}\t" in after_run("sources").out
 
 
+@pytest.mark.req("C027")
+def test_why_names_the_instruction_file_that_overrules_a_line(after_run: Slowwave, home: Path, shop: Path) -> None:
+    (claim,) = after_run("why", "6", "--json").json
+    assert claim["overruled_by"] == []
+    place = [6, "", str(shop / "AGENTS.md"), 3]
+    for session, version in (("s1", 1), ("s2", 1), ("s3", 0)):
+        values = {"host": "claude", "session": session, "block": {"version": version}, "dropped": [place, [0, "id"]]}
+        Files(str(home)).save("claude", session, values)
+    (claim,) = after_run("why", "6", "--json").json
+    assert claim["overruled_by"] == [f"{shop / 'AGENTS.md'}, line 3"]
+    assert f"{shop / 'AGENTS.md'}, line 3 says otherwise" in after_run("why", "6").out
+
+
 # -- doctor ---------------------------------------------------------------------------------------------
 
 
