@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from recall.policy import Call
 
 DEADLINE_SECONDS = 0.25
-FALLBACK_SECONDS = 0.05
+FALLBACK_SECONDS = 0.1
 COMMIT_SECONDS = 0.2
 """For keeping what is kept, once the host has its answer: a hanging disk holds nobody up."""
 DRAIN_SECONDS = 2.0
@@ -143,12 +143,14 @@ class Work:
             release()
 
     def fall_back(self) -> None:
-        """The last block as it was built, where it still holds and the host needs one; else nothing."""
-        if self.call is None or self.store is None or self.sent:
+        """The last block as it was built for this folder, where it still holds and is not there yet; else nothing."""
+        if self.call is None or self.sent:
             return
         _arm(FALLBACK_SECONDS)
         try:
-            self._send(_policy(self.store).cached(self.call))
+            from recall.snapshot import Files
+
+            self._send(_policy(self.store or Files(self.home)).cached(self.call))
         except Exception:  # noqa: BLE001 - nothing is the second-best answer
             return
 

@@ -17,7 +17,7 @@ asks for every request (Pi) gets it every time. State of a session (`snapshot`):
     batch              the check this session asked for last, with the models in force then [Z015 Z018]
     usage              turns, blocks, tokens given, sources read [Z016]
     standing           digest of the block that stands in the conversation, `withdrawn`, or empty
-    block              the block as it was built last, and the files it depends on
+    block              of the block as it was built last: its digest, its sources, the files it depends on; not its text
     seen               the last messages, so that a delivery that comes twice counts once
 
 Standard library only, and of that as little as a hook can do with: building a block is imported when one is built.
@@ -45,6 +45,21 @@ CONTEXT_COPIED = frozenset({"resume", "fork"})
 SETTINGS = "settings"
 SEEN = 64
 KEEP_READS = 256
+MAX_DEPTH = 64
+KEPT_OF_BLOCK = (
+    "for",
+    "digest",
+    "tokens",
+    "citations",
+    "left_out",
+    "published",
+    "generation",
+    "built",
+    "depends",
+    "project",
+)
+"""What a snapshot keeps of a block: not its text, which lies in the generation and goes with it [X40]."""
+BLOCK_NAMES = {*KEPT_OF_BLOCK, "text", "dropped", "diagnostics", "project_marks"}
 RACY_NS = 1_000_000_000
 """A file written so shortly before it was read may have been written again without a trace in its times."""
 
@@ -135,6 +150,8 @@ class MemoryPolicy:
         self._store = store
         self._now = now
         self._build = build
+        self._now_in_force: Switches
+        self._built: dict[str, Any] | None = None
 
     def handle(self, call: Call) -> Answer:
         """What the host gets for an event. Nothing is written before `commit`, which may raise OSError."""
@@ -154,15 +171,16 @@ class MemoryPolicy:
         return Answer("", "nothing", _nothing)
 
     def cached(self, call: Call) -> str:
-        """The block as it was built last, for a host that does not keep it; empty when it may have changed."""
-        state = self._load(call)
-        if state is None or call.kind != "prompt" or TRAITS[call.host].keeps:
+        """The block as it was built last, here or in another session of this folder, where it still holds and does not
+        stand there already: the answer of a hook whose time is up."""
+        if call.kind != "prompt":
             return ""
+        state = self._load(call) or _fresh(call, _fence_id(call))
         parts = self._parts(state, self._switches(state))
-        block = state.get("block")
-        if not block or list(parts) != block.get("key", [None])[0] or not _unchanged(block):
+        found = self._shared(call, state, self._request(call, state, parts)) if parts else None
+        if found is None or (TRAITS[call.host].keeps and found["digest"] == state["standing"]):
             return ""
-        return str(block["text"])
+        return _signed(found, state)
 
     def _load(self, call: Call) -> dict[str, Any] | None:
         """The session's state; None where there is none, or one that could not have been written here."""
@@ -184,7 +202,7 @@ class MemoryPolicy:
         if not TRAITS[call.host].keeps:
             return self._answer(call, state, "", "started")
         parts = self._parts(state, switches)
-        text, outcome = self._deliver(call, state, switches, parts)
+        text, outcome = self._deliver(call, state, parts)
         return self._answer(call, state, text, outcome)
 
     def _stands(self, call: Call, state: dict[str, Any]) -> bool:
@@ -202,7 +220,7 @@ class MemoryPolicy:
             state["seen"] = [*state["seen"], call.message][-SEEN:] if call.message else state["seen"]
             state["usage"]["turns"] += 1
         state["selection"] = {"message": call.message, "parts": list(parts)}
-        text, outcome = self._deliver(call, state, switches, parts)
+        text, outcome = self._deliver(call, state, parts)
         wake = SUMMARY in parts and call.by_user and not again
         if wake:
             state["batch"] = {"message": call.message, "time": self._now, "models": dict(self._models.resolve())}
@@ -223,12 +241,12 @@ class MemoryPolicy:
         known = (before[0], before[1]) if before else None
         found = self._settings(known)
         if found.problem and before and found.signature != before[0]:
-            kept = self._settings((signature_of(found.config), before[1]))
-            _note(state, found.problem)
-            return kept
+            self._now_in_force = self._settings((signature_of(found.config), before[1]))
+        else:
+            self._now_in_force = found
+            state["config"] = [found.signature, found.stored]
         _note(state, found.problem)
-        state["config"] = [found.signature, found.stored]
-        return found
+        return self._now_in_force
 
     def _parts(self, state: dict[str, Any], switches: Switches) -> tuple[str, ...]:
         """The parts a session may have now: those frozen, less what was switched off since."""
@@ -238,19 +256,28 @@ class MemoryPolicy:
             return parts_of(switches.mode, short_in_long=switches.short_in_long)
         return tuple(part for part in state["parts"] if part != SUMMARY or switches.mode != "off")
 
-    def _deliver(
-        self, call: Call, state: dict[str, Any], switches: Switches, parts: tuple[str, ...]
-    ) -> tuple[str, str]:
+    def _deliver(self, call: Call, state: dict[str, Any], parts: tuple[str, ...]) -> tuple[str, str]:
         """The text for the host and the outcome's word; keeps in `state` what stands in the conversation."""
-        block = self._block(call, state, switches, parts) if parts else None
-        if block is None or not block["text"]:
+        if not parts:
             return self._withdraw(call, state)
-        if TRAITS[call.host].keeps and state["standing"] == block["digest"]:
+        wanted = self._request(call, state, parts)
+        known = state["block"]
+        keeps = TRAITS[call.host].keeps
+        if keeps and known and known["digest"] == state["standing"] != "" and _holds(known, wanted, state):
+            return "", "stands"
+        block = self._shared(call, state, wanted) or self._make(call, state, parts, wanted)
+        state["block"] = {name: block[name] for name in KEPT_OF_BLOCK}
+        state["project"], state["dropped"] = block["project"], block["dropped"]
+        of_settings = [item for item in state["diagnostics"] if item[2] == SETTINGS]
+        state["diagnostics"] = [*of_settings, *block["diagnostics"]]
+        if not block["text"]:
+            return self._withdraw(call, state)
+        if keeps and state["standing"] == block["digest"]:
             return "", "stands"
         state["standing"] = block["digest"]
         state["usage"]["blocks"] += 1
         state["usage"]["tokens"] += int(block["tokens"])
-        return str(block["text"]), "block"
+        return _signed(block, state), "block"
 
     def _withdraw(self, call: Call, state: dict[str, Any]) -> tuple[str, str]:
         """Nothing to give: what was given before, here or in the session this one was forked from, is revoked."""
@@ -268,46 +295,61 @@ class MemoryPolicy:
         state["standing"] = WITHDRAWN
         return inject.withdrawal(state["id"]), "withdrawn"
 
-    def _block(self, call: Call, state: dict[str, Any], switches: Switches, parts: tuple[str, ...]) -> dict[str, Any]:
-        """The block for these parts: the one built last where nothing it depends on has changed since."""
-        traits = TRAITS[call.host]
-        project = state["project"] or _project(call.cwd)
-        state["project"] = project
+    def _request(self, call: Call, state: dict[str, Any], parts: tuple[str, ...]) -> list[Any]:
+        """What a block is asked for, as plain values: equal requests have equal blocks while no file changes."""
+        traits, switches = TRAITS[call.host], self._now_in_force
         amount = switches.pi_chars if call.host == "pi" else traits.amount
-        key = [list(parts), switches.scope, amount, project["id"], project["root"], project["cwd"]]
-        known = state.get("block")
-        if known and known["key"] == key and _unchanged(known):
-            return dict(known)
+        folder = state["project"]["cwd"] if state["project"] else _real(call.cwd)
+        return [list(parts), switches.scope, traits.unit, amount, folder]
+
+    def _shared(self, call: Call, state: dict[str, Any], wanted: list[Any]) -> dict[str, Any] | None:
+        """The block another turn or session built for the same request, where nothing it depends on has changed."""
+        try:
+            found = self._store.load_block(_name(wanted))
+        except OSError:
+            return None
+        if found is None or not found.keys() >= BLOCK_NAMES or not _holds(found, wanted, state):
+            return None
+        if state["project"] is None:
+            marks = found["project_marks"]
+            if marks is None or any(_mark(path) != mark for path, mark in marks):
+                return None
+        return found if state["project"] in (None, found["project"]) else None
+
+    def _make(self, call: Call, state: dict[str, Any], parts: tuple[str, ...], wanted: list[Any]) -> dict[str, Any]:
+        """Builds the block anew."""
         from recall import inject
 
-        request = inject.Request(
-            home=switches.home,
-            parts=parts,
-            viewer=inject.Viewer(project["id"], project["name"]),
-            root=project["root"],
-            cwd=project["cwd"],
-            setting=switches.scope,
-            limit=inject.Limit(traits.unit, amount),
-            id=state["id"],
+        project = state["project"] or _project(call.cwd)
+        built = (self._build or inject.build)(
+            inject.Request(
+                home=self._now_in_force.home,
+                parts=parts,
+                viewer=inject.Viewer(project["id"], project["name"]),
+                root=project["root"],
+                cwd=project["cwd"],
+                setting=wanted[1],
+                limit=inject.Limit(wanted[2], wanted[3]),
+                id=state["id"],
+            )
         )
-        built = (self._build or inject.build)(request)
-        made = {
-            "key": key,
+        self._built = {
+            "for": wanted,
             "text": built.text,
             "digest": built.digest,
             "tokens": inject.tokens(built.text),
             "citations": list(built.citations),
             "left_out": built.left_out,
-            "version": built.version,
+            "published": built.version,
             "generation": built.generation,
             "built": int(self._now * 1e9),
             "depends": [[path, signature_of(path)] for path in built.depends],
+            "dropped": [list(item) for item in built.dropped],
+            "diagnostics": [list(item) for item in built.diagnostics],
+            "project": project,
+            "project_marks": _project_marks(project),
         }
-        state["block"] = made
-        state["dropped"] = [list(item) for item in built.dropped]
-        of_settings = [item for item in state["diagnostics"] if item[2] == SETTINGS]
-        state["diagnostics"] = [*of_settings, *(list(item) for item in built.diagnostics)]
-        return made
+        return self._built
 
     def _answer(
         self,
@@ -324,6 +366,8 @@ class MemoryPolicy:
 
         def commit() -> None:
             self._store.save(call.host, call.session, state)
+            if self._built is not None:
+                self._store.save_block(_name(self._built["for"]), self._built)
             if used and (outcome != "block" or wake or TRAITS[call.host].keeps):
                 self._store.used(call.host, call.session, dict.fromkeys(used, self._now))
             if wake:
@@ -370,9 +414,7 @@ def _fresh(call: Call, block_id: str) -> dict[str, Any]:
 
 def _fence_id(call: Call) -> str:
     """The same for every block of a session, so that equal blocks are equal byte for byte."""
-    import hashlib
-
-    return hashlib.sha256(f"{call.host}:{call.session}".encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return _digits(f"{call.host}:{call.session}")
 
 
 def _project(cwd: str) -> dict[str, str]:
@@ -387,8 +429,32 @@ def _project(cwd: str) -> dict[str, str]:
     return {"id": found.id, "name": found.name, "root": root, "cwd": real}
 
 
-def _unchanged(block: dict[str, Any]) -> bool:
-    """Whether every file a block was built from is as it was, or still absent."""
+def _real(cwd: str) -> str:
+    return os.path.realpath(cwd) if os.path.isabs(cwd) and "\0" not in cwd else ""
+
+
+def _digits(text: str) -> str:
+    """Eight hex digits that tell texts apart where no one gains by making two alike."""
+    import zlib
+
+    return f"{zlib.crc32(text.encode('utf-8', 'surrogatepass')):08x}"
+
+
+def _name(wanted: list[Any]) -> str:
+    """The name a block is kept under; what it was asked for stands in it and is compared."""
+    return _digits(repr(wanted))
+
+
+def _signed(block: dict[str, Any], state: dict[str, Any]) -> str:
+    """The text of a block under the fence of this session, whichever built it."""
+    text = str(block["text"])
+    return f'{OPENING}"{state["id"]}">{text[text.index(chr(10)) :]}' if text else ""
+
+
+def _holds(block: dict[str, Any], wanted: list[Any], state: dict[str, Any]) -> bool:
+    """Whether a block is what is wanted and every file it was built from is as it was, or still absent."""
+    if block["for"] != wanted or (state["project"] and state["project"] != block["project"]):
+        return False
     built = int(block["built"])
     for path, signature in block["depends"]:
         if signature_of(path) != signature:
@@ -396,6 +462,42 @@ def _unchanged(block: dict[str, Any]) -> bool:
         if signature is not None and max(signature[0], signature[1]) > built - RACY_NS:
             return False
     return True
+
+
+def _project_marks(project: dict[str, str]) -> list[list[Any]] | None:
+    """What tells that a folder still belongs to the project it was found to belong to, without asking again.
+
+    None where only asking tells: a work tree, whose settings lie elsewhere, or a repository without a remote, whose
+    first commit may be yet to come.
+    """
+    folder, root = project["cwd"], project["root"]
+    if not folder:
+        return None
+    marks: list[list[Any]] = []
+    for _ in range(MAX_DEPTH):
+        path = os.path.join(folder, ".git")
+        mark = _mark(path)
+        marks.append([path, mark])
+        if mark == "folder":
+            config = os.path.join(path, "config")
+            try:
+                with open(config, "rb") as file:
+                    has_remote = b'[remote "origin"]' in file.read(1 << 20)
+            except OSError:
+                return None
+            return [*marks, [config, _mark(config)]] if has_remote and folder == root else None
+        if mark is not None:
+            return None
+        above = os.path.dirname(folder)
+        if above == folder:
+            return marks
+        folder = above
+    return None
+
+
+def _mark(path: str) -> object:
+    """A folder is only there or not: its times change with everything in it."""
+    return "folder" if os.path.isdir(path) else signature_of(path)
 
 
 def _note(state: dict[str, Any], problem: str) -> None:

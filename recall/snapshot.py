@@ -2,6 +2,8 @@
 
     sessions/<host>/<id>.json      one live session: frozen mode, selection, what stands in its conversation, usage
     sessions/locks/<0-f>           kernel locks, so that two hooks of one session take turns
+    generations/<id>/blocks/*.json the blocks built last, for every session of a folder: the one place that has their
+                                   text, so that it goes when memory is cleared or something is forgotten
     spool/wake-<host>-<id>.json    this session asked for a check; one file a session, however often it asks
     spool/used-<host>-<id>.json    sources that were read or shown, with the time
 
@@ -18,6 +20,8 @@ import json
 import os
 import time
 
+from memory.switches import signature_of
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,6 +32,7 @@ MAX_SNAPSHOT_BYTES = 1 << 20
 MAX_SPOOL_BYTES = 65_536
 LOCK_WAIT_SECONDS = 0.12
 LOCKS = 16
+BLOCKS = "blocks"
 _PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
 
 
@@ -52,7 +57,7 @@ class Files:
 
     def save(self, host: str, session: str, values: dict[str, Any]) -> None:
         """Replaces the snapshot, atomically."""
-        self._write(self.path(host, session), {"version": VERSION, **values})
+        self._write(self.path(host, session), {**values, "version": VERSION})
 
     def lock(self, host: str, session: str) -> Callable[[], None] | None:
         """Waits a moment for the session's lock; returns what gives it back, None when it stays taken."""
@@ -80,6 +85,33 @@ class Files:
             else:
                 return lambda: os.close(descriptor)
 
+    # -- blocks
+
+    def load_block(self, name: str) -> dict[str, Any] | None:
+        """A block of the generation in force."""
+        folder = self._blocks()
+        return _load(os.path.join(folder, f"{name}.json"), MAX_SNAPSHOT_BYTES) if folder else None
+
+    def save_block(self, name: str, values: dict[str, Any]) -> None:
+        """Keeps a block; a generation that is gone is not made again."""
+        folder = self._blocks()
+        if not folder or values.get("generation") not in {"", os.path.basename(os.path.dirname(folder))}:
+            return
+        try:
+            os.mkdir(folder, 0o700)
+        except FileExistsError:
+            pass
+        except FileNotFoundError:
+            return
+        self._write(os.path.join(folder, f"{name}.json"), {**values, "version": VERSION}, make=False)
+
+    def _blocks(self) -> str:
+        """The folder of the generation in force; empty where there is none."""
+        found = (_load(os.path.join(self.home, "generation.json"), 4_096) or {}).get("generation")
+        if not isinstance(found, str) or not found.isalnum():
+            return ""
+        return os.path.join(self.home, "generations", found, BLOCKS)
+
     # -- spool
 
     def wake(self, host: str, session: str, values: dict[str, Any]) -> None:
@@ -96,13 +128,15 @@ class Files:
 
     # -- below
 
-    def _write(self, path: str, values: dict[str, Any]) -> None:
+    def _write(self, path: str, values: dict[str, Any], *, make: bool = True) -> None:
         data = json.dumps(values, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
         temporary = f"{path}.{os.getpid()}-{os.urandom(4).hex()}.tmp"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
             descriptor = os.open(temporary, flags, 0o600)
         except FileNotFoundError:
+            if not make:
+                raise
             self._make(os.path.dirname(path))
             descriptor = os.open(temporary, flags, 0o600)
         try:
@@ -217,7 +251,8 @@ def diagnostics(home: str, *, newest: int = 50) -> list[dict[str, Any]]:
 
 
 def prune(home: str, *, older_than: float) -> int:
-    """Deletes snapshots not touched since a time (seconds since the epoch) and what killed hooks left; counts them."""
+    """Deletes snapshots not touched since a time (seconds since the epoch), blocks that no longer hold, and what killed
+    hooks left; counts them."""
     sessions, spool = os.path.join(home, "sessions"), os.path.join(home, "spool")
     folders = [os.path.join(sessions, host) for host in _names(sessions) if host != "locks"]
     removed = 0
@@ -227,7 +262,22 @@ def prune(home: str, *, older_than: float) -> int:
             path = os.path.join(folder, name)
             if left or folder != spool:
                 removed += _modified(path) < older_than and _unlink(path)
+    generations = os.path.join(home, "generations")
+    for generation in _names(generations):
+        folder = os.path.join(generations, generation, BLOCKS)
+        for name in _names(folder):
+            path = os.path.join(folder, name)
+            if _modified(path) < older_than or (name.endswith(".json") and not _stands(path)):
+                removed += _unlink(path)
     return removed
+
+
+def _stands(path: str) -> bool:
+    """Whether a block's files are as they were when it was built."""
+    depends = (_load(path, MAX_SNAPSHOT_BYTES) or {}).get("depends")
+    if not isinstance(depends, list):
+        return False
+    return all(isinstance(one, list) and len(one) == 2 and signature_of(one[0]) == one[1] for one in depends)
 
 
 def _modified(path: str) -> float:

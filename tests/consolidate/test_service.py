@@ -132,6 +132,16 @@ async def test_forgetting_a_text_takes_its_lines_and_no_other(bench: StoreBench)
     assert bench.store.health().problems == ()
 
 
+async def test_forgetting_takes_the_blocks_hooks_have_built(bench: StoreBench) -> None:
+    bench.workspace.write_note("deploy", f"Deploy on {CANARY} only", pinned=True)
+    await publish(bench, print_summary({HEADINGS[1]: [f"Deploy on {CANARY} only [note:deploy]"]}))
+    blocks = bench.settings.home / "generations" / bench.store.generation / "blocks"
+    blocks.mkdir()
+    (blocks / "0123abcd.json").write_text(CANARY, "utf-8")
+    LongMemory(bench.runtime()).forget(notes=["deploy"])
+    assert traces(bench.settings.home, CANARY) == []
+
+
 async def test_forgetting_a_note_takes_its_lines(bench: StoreBench) -> None:
     bench.workspace.write_note("deploy", f"Deploy on {CANARY} only", pinned=True)
     await publish(bench, print_summary({HEADINGS[1]: [f"Deploy on {CANARY} only [note:deploy]"]}))

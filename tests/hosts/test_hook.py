@@ -165,6 +165,9 @@ def test_a_prompt_leaves_a_snapshot_a_wake_up_and_one_line_and_no_word_of_anybod
         str(p.relative_to(home)) for p in before
     }
     new = {name for name in new if not name.startswith("sessions/locks/")}
+    (block,) = [name for name in new if "/blocks/" in name]
+    assert block.startswith(f"generations/{workspace_of(home).generation}/blocks/")
+    new.remove(block)
     assert new == {
         f"sessions/claude/{SESSION}.json",
         f"spool/wake-claude-{SESSION}.json",
@@ -182,6 +185,8 @@ def test_a_prompt_leaves_a_snapshot_a_wake_up_and_one_line_and_no_word_of_anybod
         if path.is_file():
             assert b"PROMPT-CANARY" not in path.read_bytes()
     assert "Vitest" not in log
+    # Text of memory lies in the generation alone, where a clear and a forget reach it.
+    assert "Vitest" not in (home / "sessions" / "claude" / f"{SESSION}.json").read_text("utf-8")
     wake, used = snapshot.take_spool(str(home), "wake"), snapshot.take_spool(str(home), "used")
     assert [(w["host"], w["session"], w["cwd"]) for w in wake] == [("claude", SESSION, str(shop))]
     assert [list(u["citations"]) for u in used] == [[A]]
@@ -482,6 +487,14 @@ def test_work_that_takes_too_long_is_given_up_and_the_next_turn_tries_again(home
     assert said.seconds < 5
     assert "deadline" in (home / "hook.log").read_text("utf-8")
     assert "Vitest" in run(home, claude("UserPromptSubmit", shop), "claude").text
+    time.sleep(1.1)
+    run(home, claude("SessionStart", shop, source="compact"), "claude")
+    # What another session of the folder built is there when the time is up.
+    stuck = hang.replace("recall.inject.build =", "recall.policy.MemoryPolicy.handle =").replace(
+        "recall.inject", "recall.policy"
+    )
+    stuck = stuck.replace("lambda request:", "lambda policy, call:")
+    assert "Vitest" in run(home, claude("UserPromptSubmit", shop, session_id="other"), "claude", program=stuck).text
 
 
 @pytest.mark.req("P005")
@@ -540,17 +553,42 @@ def test_it_imports_the_standard_library_and_little_of_it(home: Path, shop: Path
     assert not heavy & seen
     time.sleep(1.1)  # a block made right after a file was written is not trusted
     run(home, claude("UserPromptSubmit", shop, prompt_id="p8"), "claude")
-    # A turn in which nothing changed needs neither dataclasses nor pathlib nor TOML.
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", code],
-        input=json.dumps(claude("UserPromptSubmit", shop, prompt_id="p9")).encode(),
-        capture_output=True,
-        env=environment(home),
-        check=True,
-    )
-    assert not {"dataclasses", "pathlib", "tomllib", "typing", "hashlib", "recall.inject"} & set(
-        done.stderr.decode().split()
-    )
+    # A turn in which nothing changed, and a session where another one has been before, do with next to nothing.
+    unwanted = {"dataclasses", "pathlib", "hashlib", "recall.inject", "memory.project"}
+    for session, more in ((SESSION, {"tomllib", "typing"}), ("another", set())):
+        payload = claude("UserPromptSubmit", shop, prompt_id="p9", session_id=session)
+        done = subprocess.run(
+            [sys.executable, "-I", "-S", "-c", code],
+            input=json.dumps(payload).encode(),
+            capture_output=True,
+            env=environment(home),
+            check=True,
+        )
+        assert not (unwanted | more) & set(done.stderr.decode().split())
+    assert b"Vitest" in done.stdout
+
+
+@pytest.mark.parametrize("change", ["remote", "nested repository", "summary", "folder"])
+def test_a_block_of_another_session_is_only_taken_while_nothing_it_rests_on_changed(
+    home: Path, shop: Path, change: str
+) -> None:
+    inner = shop / "inner"
+    inner.mkdir()
+    time.sleep(1.1)
+    assert "Vitest" in run(home, claude("SessionStart", inner), "claude").text
+    match change:
+        case "remote":
+            subprocess.run(["git", "-C", str(shop), "remote", "set-url", "origin", "https://x.example/y/z"], check=True)
+        case "nested repository":
+            subprocess.run(["git", "init", "-q", str(inner)], check=True)
+        case "summary":
+            publish(home, {PREFERENCES: ["Other. [bbbb0002]"]}, {"bbbb0002": project_of(shop).id})
+        case "folder":
+            inner = home.parent
+    text = run(home, claude("SessionStart", inner, session_id="another"), "claude").text
+    assert "Vitest" not in text
+    assert "German" in text
+    assert ("Other" in text) == (change == "summary")
 
 
 def test_it_opens_no_socket_and_starts_no_process(home: Path, shop: Path) -> None:
@@ -604,8 +642,13 @@ def test_the_folder_of_a_project_is_left_as_it_is(home: Path, shop: Path) -> Non
 def test_old_snapshots_are_deleted_and_the_spool_is_left_alone(home: Path, shop: Path) -> None:
     run(home, claude("UserPromptSubmit", shop), "claude")
     (home / "sessions" / "claude" / "dead.json.1-ab.tmp").write_text("", "utf-8")
+    blocks = home / "generations" / workspace_of(home).generation / "blocks"
     now = time.time()
     assert snapshot.prune(str(home), older_than=now - 86_400) == 0
+    assert len(list(blocks.iterdir())) == 1
+    (home / "short" / "user.md").write_text("- [a] changed\n", "utf-8")
+    assert snapshot.prune(str(home), older_than=now - 86_400) == 1  # the block that no longer holds
+    assert list(blocks.iterdir()) == []
     assert snapshot.prune(str(home), older_than=now + 10) == 2
     assert snapshot.snapshots(str(home)) == []
     assert len(snapshot.take_spool(str(home))) == 2

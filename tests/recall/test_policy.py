@@ -48,6 +48,7 @@ class Store:
 
     def __init__(self) -> None:
         self.sessions: dict[tuple[str, str], dict[str, Any]] = {}
+        self.blocks: dict[str, dict[str, Any]] = {}
         self.wakes: list[dict[str, Any]] = []
         self.uses: list[dict[str, float]] = []
 
@@ -59,6 +60,12 @@ class Store:
 
     def lock(self, host: str, session: str) -> Callable[[], None] | None:
         return lambda: None
+
+    def load_block(self, name: str) -> dict[str, Any] | None:
+        return copy.deepcopy(self.blocks.get(name))
+
+    def save_block(self, name: str, values: dict[str, Any]) -> None:
+        self.blocks[name] = copy.deepcopy(values)
 
     def wake(self, host: str, session: str, values: dict[str, Any]) -> None:
         self.wakes.append(values)
@@ -255,7 +262,7 @@ def test_text_is_live_at_the_next_turn_and_stands_still_within_one(rig: Rig) -> 
     assert "USR" in rig.prompt()
     rig.say(user="EDITED")
     assert rig.send("tool", reads=("aaaa0001",)).text == ""
-    assert "EDITED" not in str(rig.state()["block"])
+    assert "EDITED" not in str(rig.store.blocks)
     rig.send("end")
     assert "EDITED" in rig.prompt()
 
