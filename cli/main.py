@@ -97,7 +97,13 @@ def search(
     from cli import search as command
 
     command.search(
-        words, project=project, everything=everything, limit=limit, near=near, evidence=evidence, as_json=json
+        words=words,
+        project=project,
+        everything=everything,
+        limit=limit,
+        near=near,
+        evidence=evidence,
+        as_json=json,
     )
 
 

@@ -72,7 +72,7 @@ def read(arguments: list[str]) -> Options | None:
 
 
 def search(
-    words: str, *, project: str, everything: bool, limit: int, near: bool, evidence: bool, as_json: bool
+    *, words: str, project: str, everything: bool, limit: int, near: bool, evidence: bool, as_json: bool
 ) -> None:
     """Prints what was found, best first. Nothing found is said, and no failure."""
     if project and everything:

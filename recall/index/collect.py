@@ -74,18 +74,21 @@ Said = Callable[[SummaryHeader], Iterable[Unit]]
 """What was said in the session of a rollout summary, as units without scope."""
 
 
-def collect(home: Path, workspace: Workspace, facts: Facts, redactor: Redaction, said: Said | None = None) -> Collected:
-    """Reads everything once. Raises WorkspaceError when the workspace cannot be read at all."""
+def collect(
+    home: Path, workspace: Workspace | None, facts: Facts, redactor: Redaction, said: Said | None = None
+) -> Collected:
+    """Reads everything once; without a workspace the short files alone. Raises WorkspaceError when the workspace cannot
+    be read at all."""
     found = Collected()
     bullets: list[Unit] = []
     evidence: list[Unit] = []
     folders: dict[str, str] = {}
     times: dict[str, str] = {}
-    for source_id, text in workspace.rollout_summaries().items():
+    for source_id, text in (workspace.rollout_summaries() if workspace else {}).items():
         try:
             header, body = parse_rollout_summary(text)
         except ValueError:
-            found.problems.append(f"{workspace.rollout_summary_path(source_id)} is damaged")
+            found.problems.append(f"{Workspace.rollout_summary_path(source_id)} is damaged")
             continue
         found.projects[header.project] = header.project_name or header.project
         if header.cwd:
@@ -96,11 +99,10 @@ def collect(home: Path, workspace: Workspace, facts: Facts, redactor: Redaction,
         if said is not None:
             shown = _sight(header.project)
             evidence += [unit._replace(scope=shown, used=used) for unit in said(header)]
-    read = workspace.notes()
-    found.problems += read.diagnostics
-    times |= {note.citation: when(note.created or note.mtime) for note in read.notes}
+    kept = workspace.notes().notes if workspace else []
+    times |= {note.citation: when(note.created or note.mtime) for note in kept}
     claims = list(_claims(home, facts, times, found))
-    notes = [unit for note in read.notes for unit in _note(note, facts)]
+    notes = [unit for note in kept for unit in _note(note, facts)]
     entries = list(_short(home, folders, found))
     marked = _marked(bullets, facts.superseded, claims)
     units = [u for u in (*claims, *notes, *entries, *marked, *evidence) if u.text and not facts.holds(u.text)]

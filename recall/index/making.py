@@ -5,6 +5,7 @@ Heavy (settings, state, redaction): imported only when an index has to be made.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from contextlib import suppress
 from typing import NamedTuple
@@ -37,7 +38,8 @@ class Made(NamedTuple):
 
 def made_from(settings: Settings) -> dict[str, str]:
     """What an index remembers of the settings it was made with."""
-    return {"evidence": settings.index.evidence, "redact": settings.redact.model_dump_json()}
+    redact = hashlib.sha256(settings.redact.model_dump_json().encode()).hexdigest()
+    return {"evidence": settings.index.evidence, "redact": redact}
 
 
 def make(settings: Settings, generation: str, context: str, store: Store | None = None) -> Made:
@@ -46,6 +48,9 @@ def make(settings: Settings, generation: str, context: str, store: Store | None 
     `context` is the caller's text for `fresh.inputs_digest`. Without `store` the state is opened, if there is one.
     Raises WorkspaceError when the workspace cannot be read.
     """
+    if not generation:  # nothing was kept yet: the user's short file may be there all the same
+        collected = _collect(settings, generation, Facts(), None)
+        return Made(IndexFile.in_memory(rows_of(collected.units, _meta(settings, generation, collected))))
     facts, said, problems = _from_state(settings, generation, store)
     path = index_path(settings.home, generation)
     reasons: list[str] = []
@@ -71,7 +76,7 @@ def make(settings: Settings, generation: str, context: str, store: Store | None 
 
 
 def _collect(settings: Settings, generation: str, facts: Facts, said: Said | None) -> Collected:
-    workspace = Workspace.open(settings.home, generation, create=False)
+    workspace = Workspace.open(settings.home, generation, create=False) if generation else None
     return collect(settings.home, workspace, facts, Redactor(settings.redact), said)
 
 

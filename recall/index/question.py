@@ -118,7 +118,7 @@ def _word(
 ) -> None:
     start, end = terms[0].start, terms[0].end
     plain = words.fold(text[start:end]).replace("'", "").replace("’", "")
-    if not terms or (strict and words.is_stop(plain)):
+    if strict and words.is_stop(plain):
         return
     whole = tuple(term.text for term in terms if (term.start, term.end) == (start, end))
     parts = tuple(dict.fromkeys(term.text for term in terms if term.text not in whole))

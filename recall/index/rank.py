@@ -25,7 +25,7 @@ BEST_UNIT = 0.2
 FEEDBACK_SPREAD = 100
 """A word that stands in more groups than this, and in a quarter of them, tells nothing of what a unit is about."""
 FEEDBACK, FEEDBACK_UNITS, FEEDBACK_TERMS = 0.2, 5, 30
-RECENT, USED = 0.01, 0.01
+RECENT, USED = 0.02, 0.01
 """Tie-breaks, as shares of the best score."""
 CANDIDATES = 120
 COMMON = 400

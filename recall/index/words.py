@@ -93,7 +93,8 @@ def runs(text: str) -> Iterator[Run]:
         at, run = match.start(), match[0]
         if match["word"] is not None:
             found = _word(run) if len(run) <= _CACHED else _analysed(run)
-            yield Run(False, tuple(Term(term, at + start, at + end) for term, start, end in found))
+            if found:
+                yield Run(False, tuple(Term(term, at + start, at + end) for term, start, end in found))
         else:
             yield Run(True, tuple(_characters(run, at)))
 
