@@ -103,13 +103,10 @@ def _view(searcher: Searcher, project: str, *, everything: bool) -> tuple[View, 
         names = searcher.projects()
         found = [id_ for id_, name in names.items() if project in {id_, name}]
         found = found or [id_ for id_, name in names.items() if name.casefold() == project.casefold()]
-        if len(found) != 1:
-            what = "No project" if not found else f"{len(found)} projects"
-            hint = f"Name one by its id: {', '.join(found)}." if found else "`slowwave sources` lists them."
-            raise UsageError(
-                f"{what} of the name {project[:80]!a} {'is' if len(found) < 2 else 'are'} known.", hint=hint
-            )
-        return searcher.view(Viewer(found[0], names[found[0]])), f"project {names[found[0]]}"
+        if not found:
+            hint = "`slowwave sources` lists them."
+            raise UsageError(f"No project of the name {project[:80]!a} is known.", hint=hint)
+        return searcher.view_of_user(*found), f"project {names[found[0]]}"
     here = project_of(Path.cwd())
     return searcher.view(Viewer(here.id, here.name)), f"project {here.name}"
 

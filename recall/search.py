@@ -98,9 +98,13 @@ class Searcher:
             _log.info("a search named another project than its own; it sees what holds everywhere")
         return View(self, _sight(viewer, self.setting, only))
 
-    def view_of_user(self, only: str | None = None) -> View:
-        """Everything, or everything of one project: for a person at his own terminal, never for an agent."""
-        return View(self, _sight(scope.Viewer(only or "", only or ""), "project" if only else "all", None))
+    def view_of_user(self, *projects: str) -> View:
+        """Everything, or what these projects see: for a person at his own terminal, never for an agent."""
+        if not projects:
+            return View(self, rank.everything)
+        names = self.projects()
+        sights = [_sight(scope.Viewer(id_, names.get(id_, id_)), "project", None) for id_ in projects]
+        return View(self, lambda shown: any(sight(shown) for sight in sights))
 
     def projects(self) -> dict[str, str]:
         """Project id -> name, of every project something is kept of. For the user's eyes."""

@@ -52,6 +52,16 @@ def test_this_folders_project_is_searched_unless_another_is_named(
     assert "port 8080" in run(capsys, "gateway port", "--project", PROJECT)[1]
 
 
+def test_a_name_that_two_checkouts_share_means_both(
+    bench: StoreBench, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bench.add("b2", "# Gate\n## Reference\n- The gateway port opens late [e1]\n", project="shop")
+    bench.add("c3", "# Gate\n## Reference\n- The gateway port of the api [e1]\n", project="api")
+    out = run(capsys, "gateway port", "--project", "Shop", "--near")[1]
+    assert "opens late" in out
+    assert "of the api" not in out
+
+
 def test_nothing_found_is_said_and_is_no_failure(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "kubernetes", "--all")
     assert code == 0
