@@ -10,7 +10,7 @@ run: $(STAMP)
 	@$(BIN)/slowwave try --samples examples/sessions
 
 test: $(STAMP)
-	@$(BIN)/pytest -n auto --maxprocesses 8 --dist loadgroup $(ARGS)
+	@$(BIN)/pytest -n auto --maxprocesses 8 --dist loadfile $(ARGS)
 
 lint: $(STAMP)
 	@$(BIN)/ruff check .

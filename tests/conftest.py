@@ -41,12 +41,3 @@ def hosts_folder() -> Path:
 def wheel_source() -> Path | None:
     """The checkout the installed wheel was built from; None where the checkout itself is what runs."""
     return WHEEL_SOURCE
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that start the same server or hosts share a worker (`--dist loadgroup`), so that it is started once."""
-    for item in items:
-        for name in ("smoke", "server", "hosts"):
-            if item.get_closest_marker(name):
-                item.add_marker(pytest.mark.xdist_group(name))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import queue
 import subprocess
 import sys
 import threading
+import urllib.request
 from collections.abc import Iterator
 
 import pytest
@@ -30,7 +32,9 @@ def model_server() -> Iterator[str]:
         text=True,
     )
     try:
-        yield _first_line(child)
+        address = _first_line(child)
+        _warm(address)
+        yield address
     finally:
         assert child.stdin is not None
         child.stdin.close()
@@ -61,3 +65,11 @@ def _first_line(child: subprocess.Popen[str]) -> str:
     if not address:
         pytest.fail(f"the local model server did not start within {START_SECONDS} s (exit code {child.poll()})")
     return address
+
+
+def _warm(address: str) -> None:
+    """One token, so that the first test does not pay for reading the weights from disk."""
+    body = json.dumps({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1}).encode()
+    request = urllib.request.Request(f"{address}/v1/chat/completions", body, {"content-type": "application/json"})
+    with urllib.request.urlopen(request, timeout=START_SECONDS) as reply:
+        reply.read()
