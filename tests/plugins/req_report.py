@@ -96,7 +96,7 @@ class Report:
         self.kinds = {kind: Rows() for kind in SHAPES}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        test = report.nodeid.partition("@")[0]  # xdist appends the name of a group
+        test = report.nodeid
         for kind, rows in getattr(report, "slowwave_rows", {}).items():
             for row in rows:
                 if report.failed:
