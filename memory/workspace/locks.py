@@ -13,9 +13,12 @@ from memory.errors import FencedError, StorageError
 from memory.workspace import files as layer
 from memory.workspace.files import Files, explain, split
 
+WAIT_SECONDS = 30.0
+"""How long a change waits for another process's change, which takes milliseconds unless that process was stopped."""
+
 
 @contextmanager
-def locked(files: Files, path: str, *, wait_seconds: float = 30.0) -> Iterator[None]:
+def locked(files: Files, path: str, *, wait_seconds: float | None = None) -> Iterator[None]:
     """Holds the kernel's lock on `path` (an existing file); the file names its holder, for people.
 
     The lock dies with its process, so it is never taken from a living one. Raises FencedError when the file is
@@ -31,7 +34,7 @@ def locked(files: Files, path: str, *, wait_seconds: float = 30.0) -> Iterator[N
     except OSError as error:
         raise explain(error, full, "locked") from error
     try:
-        _wait_for_lock(fd, full, wait_seconds)
+        _wait_for_lock(fd, full, WAIT_SECONDS if wait_seconds is None else wait_seconds)
         _require_in_place(files, parent, name, fd)
         os.ftruncate(fd, 0)
         os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)

@@ -185,10 +185,11 @@ class Workspace:
 
     def write_instructions(self, *, extract: str, consolidate: str) -> None:
         """Keeps the stage instructions in force beside the inputs [Z045]; writes only what differs."""
-        wanted = {"extract": extract, "consolidate": consolidate}
+        wanted = {f"{layout.INSTRUCTIONS}/{n}.md": t for n, t in (("extract", extract), ("consolidate", consolidate))}
+        if all(self._text(path, limit=_MAX_READ) == text for path, text in wanted.items()):
+            return
         with self._locked():
-            for name, text in wanted.items():
-                path = f"{layout.INSTRUCTIONS}/{name}.md"
+            for path, text in wanted.items():
                 if self._text(path, limit=_MAX_READ) != text:
                     self._files.write(path, encode(text), INSTRUCTIONS)
 
@@ -436,6 +437,8 @@ class Workspace:
         self._generation.make_folder(layout.VERSIONS, FOLDER)
         if not any(entry.name == layout.LOCK_NAME for entry in self._generation.entries() or ()):
             self._generation.touch(layout.LOCK_NAME, LOCK)
+        if self._files.read(layout.NOTE_INSTRUCTIONS, limit=_MAX_READ) is not None:
+            return  # opening takes no lock: a process that was stopped inside one must not keep others from looking
         with self._locked():
             if self._files.read(layout.NOTE_INSTRUCTIONS, limit=_MAX_READ) is None:
                 self._files.write(layout.NOTE_INSTRUCTIONS, encode(note_files.INSTRUCTIONS_TEXT), INSTRUCTIONS)
