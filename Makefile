@@ -4,13 +4,17 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PYTHON ?= python3
 
-.PHONY: run test lint format bench bench-recall lock clean wheel-test smoke fresh-clone fault-list ci
+.PHONY: run test torture lint format bench bench-recall lock clean wheel-test smoke fresh-clone fault-list ci
 
 run: $(STAMP)
 	@$(BIN)/slowwave try --samples examples/sessions
 
 test: $(STAMP)
-	@$(BIN)/pytest -n auto --maxprocesses 8 --dist loadfile $(ARGS)
+	@$(BIN)/pytest -n auto --maxprocesses 8 --dist loadfile -m "not torture" $(ARGS)
+
+# Many processes against one store, for minutes; not part of `make test`.
+torture: $(STAMP)
+	@$(BIN)/pytest -m torture $(ARGS)
 
 lint: $(STAMP)
 	@$(BIN)/ruff check .

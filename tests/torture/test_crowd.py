@@ -14,9 +14,11 @@ from tests.torture.crowd import Crowd, clear, overlaps, restore, said
 from tests.torture.harness import asked
 from tests.torture.world import complaints
 
+pytestmark = pytest.mark.torture
+
 
 @pytest.mark.req("Z018", "Z024", "Z118")
-@pytest.mark.fault("M43", "M79", "M80", "M81", "X19", "X20", "X21")
+@pytest.mark.fault("M43", "X19", "X21")
 def test_eight_processes_extract_each_boundary_once_and_consolidate_one_at_a_time(tmp_path: Path) -> None:
     crowd = Crowd(tmp_path, seed=1, rounds=2)
     world = crowd.run()

@@ -32,6 +32,8 @@ BEFORE_THE_LAST_ROW = (
     "workspace.summary.rename.after",
     "publish.after_install",
 )
+
+pytestmark = pytest.mark.torture
 AFTER_IT = ("publish.recorded", "publish.after_success", "publish.after_baseline")
 
 
@@ -99,7 +101,7 @@ def world(tmp_path: Path) -> World:
 
 
 @pytest.mark.req("Z110")
-@pytest.mark.fault("M43", "M55", "M79")
+@pytest.mark.fault("M43", "M55")
 def test_stopped_inside_a_model_call_it_stores_nothing_when_another_took_over(world: World) -> None:
     def stop_once(sleeper: World) -> None:
         calls = iter([stop])
@@ -134,7 +136,7 @@ def stop_first() -> Callable[[], None]:
 
 
 @pytest.mark.req("Z103", "Z105", "Z118")
-@pytest.mark.fault("M43", "M79", "M82")
+@pytest.mark.fault("M43", "M82")
 @pytest.mark.parametrize("point", BEFORE_THE_LAST_ROW)
 def test_stopped_inside_a_publish_it_takes_everything_back_when_another_took_over(
     world: World, monkeypatch: pytest.MonkeyPatch, point: str
