@@ -25,7 +25,7 @@ else
 fi
 # The tests run from a copy that holds no package of ours, so that the wheel is what gets imported.
 mkdir "$work/checkout"
-cp -r tests pyproject.toml requirements.lock examples "$work/checkout/"
+cp -r tests pyproject.toml requirements.lock examples docs README.md "$work/checkout/"
 cd "$work/checkout"
 suites=(tests/packaging/test_wheel.py)
 [ ! -d tests/cli ] || suites+=(tests/cli)
