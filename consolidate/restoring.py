@@ -7,10 +7,9 @@ kill interrupted: neither files of one version beside rows of another, nor a res
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime
 
 from consolidate.byhand import Order, change_by_hand, claim_by_hand, sources_of, without
 from consolidate.gate import Change
@@ -90,9 +89,7 @@ def _put_back(runtime: Runtime, version: Version, intent: int) -> tuple[int, tup
     failpoints.hit("restore.after_files")
     _rows_of(runtime, texts)
     failpoints.hit("restore.after_rows")
-    aside = tuple(
-        LeftOut(citation_of(path), path, RESTORED) for path in restored.others if not path.endswith("instructions.md")
-    )
+    aside = _aside(runtime, restored.others)
     manifest = replace(version.manifest, inputs=inputs, left_out=aside, removed=())
     changes = (Change("restored", "", f"version {version.number} was put back"),)
     number = change_by_hand(runtime, text, manifest, texts, changes, model=RESTORED, parent=intent)
@@ -125,6 +122,14 @@ def _rows_of(runtime: Runtime, texts: Mapping[str, str]) -> None:
         store.outputs.rewrite(row)
 
 
+def _aside(runtime: Runtime, paths: Collection[str]) -> tuple[LeftOut, ...]:
+    """The inputs that came after the restored version, with what they hold now."""
+    shas = {note.path: note.sha256 for note in runtime.workspace.notes().notes}
+    for row in runtime.store.outputs.all():
+        shas[runtime.workspace.rollout_summary_path(row.rollout.source_id)] = row.sha256
+    return tuple(LeftOut(citation_of(path), path, RESTORED, shas[path]) for path in paths if path in shas)
+
+
 def citation_of(path: str) -> str:
     """The citation of an input by its path."""
     name = path.rsplit("/", 1)[-1].removesuffix(".md")
@@ -132,16 +137,16 @@ def citation_of(path: str) -> str:
 
 
 def set_aside(runtime: Runtime) -> frozenset[str]:
-    """Sources that the last restore set aside and that have not been extracted anew since."""
+    """Sources that the last restore set aside and that are still what they were then. Hashes tell, not times: a clock
+    that was set back must not keep back what came after."""
     rows = [row for row in runtime.store.versions.all() if row.generation == runtime.store.generation]
     last = next((row for row in reversed(rows) if row.model == RESTORED), None)
     if last is None:
         return frozenset()
-    aside = {item["citation"] for item in last.manifest["left_out"] if item["reason"] == RESTORED}
-    newer = {row.rollout.citation for row in runtime.store.outputs.all() if _after(row.written, last.published)}
-    newer |= {note.citation for note in runtime.workspace.notes().notes if _after(note.mtime, last.published)}
-    return frozenset(aside - newer)
-
-
-def _after(left: datetime, right: datetime) -> bool:
-    return left > right
+    left_out = [item for item in last.manifest["left_out"] if item["reason"] == RESTORED]
+    aside = {item["citation"]: item.get("sha256", "") for item in left_out}
+    if not aside:
+        return frozenset()
+    now = {row.rollout.citation: row.sha256 for row in runtime.store.outputs.all()}
+    now |= {note.citation: note.sha256 for note in runtime.workspace.notes().notes}
+    return frozenset(citation for citation, sha in aside.items() if now.get(citation) == sha)

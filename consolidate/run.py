@@ -32,6 +32,8 @@ from memory.workspace import Note, WorkspaceDiff
 
 HEARTBEATS = 3
 """Heartbeats in the length of one lease."""
+CLOCK_TOLERANCE = timedelta(minutes=1)
+"""How far ahead of our clock the last version may be before its time is not believed."""
 TRIES = 3
 """Looks at the inputs when others publish meanwhile."""
 
@@ -220,7 +222,9 @@ def _same_inputs(manifest: Manifest, last: VersionRow) -> bool:
 def _claim(runtime: Runtime, manifest: Manifest, last: VersionRow | None) -> Lease | Deferred:
     limits = runtime.settings.consolidate
     if runtime.trigger != "manual" and last is not None:
-        until = last.published + timedelta(minutes=limits.cooldown_minutes)
+        length, now = timedelta(minutes=limits.cooldown_minutes), runtime.clock.now()
+        # A clock that was set back does not make a version recent.
+        until = last.published + length if last.published <= now + CLOCK_TOLERANCE else now
         if runtime.clock.now() < until:
             return Deferred("cooldown", "The last consolidation is too recent (consolidate.cooldown_minutes).", until)
     answer = runtime.store.jobs.claim(

@@ -17,12 +17,13 @@ from consolidate.forgetting import ForgetReport, Matches
 from consolidate.outcomes import ConsolidateOutcome
 from consolidate.run import run
 from memory import failpoints, locks, settling
-from memory.errors import StateBusyError, UnknownReference, UsageError
+from memory.errors import SlowwaveError, StateBusyError, UnknownReference, UsageError
 from memory.model import RolloutId
 from memory.runtime import Runtime
 from memory.state import VersionRow
 from memory.state.meta import write_generation_file
 from memory.workspace import Workspace
+from rollouts.discover import discover
 
 LOCK_WAIT_SECONDS = 30.0
 DEEDS = frozenset({forgetting.FORGET, restoring.RESTORED})
@@ -168,6 +169,9 @@ class LongMemory:
         """
         runtime = self.runtime
         home, store = runtime.settings.home, runtime.store
+        with suppress(SlowwaveError, OSError):
+            # What lies on disk now is what is cleared, whatever its times say: look before the watermark is set.
+            discover(runtime.settings, runtime.clock, store)
         with locks.hold(home / locks.WRITER, owner=runtime.owner, wait_seconds=LOCK_WAIT_SECONDS):
             old = store.generation
             failpoints.hit("clear.before_state")

@@ -311,11 +311,15 @@ class InputFile:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """An input that was not taken, and why (`unused`, `max_sources`, `max_chars`, `notes_limit`, ...)."""
+    """An input that was not taken, and why (`unused`, `max_sources`, `max_chars`, `notes_limit`, ...).
+
+    `sha256` is that of its text where it matters which text was left out (`restored`), else empty.
+    """
 
     citation: str
     path: str
     reason: str
+    sha256: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import delete, select, update
+from sqlalchemy import delete, or_, select, update
 
 from memory import failpoints
 from memory.clock import iso, parse_iso
@@ -23,6 +23,8 @@ from memory.state.dialect import insert
 from memory.state.schema import VERSION, hook_uses, intents, jobs, meta, outputs, rollouts, usage, versions
 
 GENERATION_FILE = "generation.json"
+_AHEAD = "cleared:"
+"""Names of meta rows: the watermark of one rollout whose times were ahead."""
 
 failpoints.declare("state.generation_file.before", "state.generation_file.after")
 FORMER = 100
@@ -38,6 +40,18 @@ class Meta(Aggregate):
         """Nothing at or before it may become memory again; None when memory was never cleared."""
         return parse_iso(self._get("clear_watermark", tx))
 
+    def watermark_of(self, rollout: str, tx: Tx | None = None) -> datetime | None:
+        """The watermark as it holds for one rollout: later where its own times were ahead of the clock that cleared
+        (another host's clock, one that was set back), so that they do not lift it over the clear."""
+        general, own = self.clear_watermark(tx), parse_iso(self._get(f"{_AHEAD}{rollout}", tx))
+        return max(general, own) if general is not None and own is not None else general
+
+    def _ahead(self, tx: Tx, watermark: datetime) -> list[tuple[str, datetime]]:
+        nanoseconds = int(watermark.timestamp() * 1e9)
+        later = or_(rollouts.c.last_event > watermark, rollouts.c.mtime_ns > nanoseconds)
+        found = tx.execute(select(rollouts.c.id, rollouts.c.last_event, rollouts.c.mtime_ns).where(later))
+        return [(name, max(last or watermark, _moment(mtime_ns))) for name, last, mtime_ns in found]
+
     def new_generation(self, watermark: datetime) -> str:
         """Starts the next data epoch in one transaction and returns its id [Z110].
 
@@ -51,6 +65,8 @@ class Meta(Aggregate):
             latest = max(watermark, before) if before else watermark
             fresh = {"status": "released", "boundary": "", "done_boundary": None, "attempts": 0, "retry_at": None}
             none = {"lease_until": None, "finished": None, "error_code": None, "error_message": None}
+            for rollout, ahead in self._ahead(tx, latest):
+                self._set(tx, f"{_AHEAD}{rollout}", str(iso(ahead)))
             # Jobs first: that waits for writers who hold one, so that the deletions see what they wrote.
             tx.execute(update(jobs).values(generation=name, owner="", updated=self._now(), **fresh, **none))
             for table in (rollouts, outputs, versions, usage, hook_uses, intents):
@@ -91,6 +107,13 @@ class Meta(Aggregate):
         tx.execute(
             statement.on_conflict_do_update(index_elements=["name"], set_=changes), {"name": name, "value": value}
         )
+
+
+def _moment(nanoseconds: int) -> datetime:
+    try:
+        return datetime.fromtimestamp(max(0, nanoseconds) / 1e9, UTC)
+    except (OverflowError, ValueError, OSError):
+        return datetime.min.replace(tzinfo=UTC)
 
 
 def new_generation_id() -> str:
