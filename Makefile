@@ -12,9 +12,11 @@ run: $(STAMP)
 test: $(STAMP)
 	@$(BIN)/pytest -n auto --maxprocesses 8 --dist loadfile -m "not torture" $(ARGS)
 
-# Many processes against one store, for minutes; not part of `make test`.
+# Many processes against one store, then kills, faults and random histories for MINUTES (20); not part of `make test`.
+# Prints its seed; the same seed does the same again: make torture SEED=7 MINUTES=60
 torture: $(STAMP)
 	@$(BIN)/pytest -m torture $(ARGS)
+	@$(BIN)/python -m tests.torture.long $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES))
 
 lint: $(STAMP)
 	@$(BIN)/ruff check .
