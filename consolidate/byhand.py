@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -57,17 +57,38 @@ def without(summary: str, order: Order, sources: Mapping[str, Source]) -> tuple[
     return print_summary(kept), tuple(gone), carried
 
 
-def sources_of(inputs: Iterable[InputFile], texts: Mapping[str, str]) -> dict[str, Source]:
-    found: dict[str, Source] = {}
-    for item in inputs:
-        text = texts.get(item.path)
-        if text is None:
-            continue
-        if item.citation.startswith("note:"):
-            found[item.citation] = gate.source_from_note(item.citation, text, pinned=item.pinned)
-        else:
-            found[item.citation] = gate.source_from_rollout(item.citation, text)
-    return found
+class _Sources(Mapping[str, Source]):
+    """Inputs as the gate sees them, read when they are asked for: a line or two need theirs, hundreds do not."""
+
+    def __init__(self, inputs: Iterable[InputFile], texts: Mapping[str, str]) -> None:
+        self._inputs = {item.citation: item for item in inputs if item.path in texts}
+        self._texts = texts
+        self._read: dict[str, Source] = {}
+
+    def __getitem__(self, citation: str) -> Source:
+        if citation not in self._read:
+            item = self._inputs[citation]
+            text = self._texts[item.path]
+            self._read[citation] = (
+                gate.source_from_note(citation, text, pinned=item.pinned)
+                if citation.startswith("note:")
+                else gate.source_from_rollout(citation, text)
+            )
+        return self._read[citation]
+
+    def __contains__(self, citation: object) -> bool:
+        return citation in self._inputs
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._inputs)
+
+    def __len__(self) -> int:
+        return len(self._inputs)
+
+
+def sources_of(inputs: Iterable[InputFile], texts: Mapping[str, str]) -> Mapping[str, Source]:
+    """The sources behind citations, for `without`."""
+    return _Sources(inputs, texts)
 
 
 def claim_by_hand(runtime: Runtime, why: str) -> Lease:

@@ -120,6 +120,11 @@ class Jobs(Aggregate):
         `again` takes a boundary that already succeeded. `holder_gone` takes a running claim over: only for a caller
         who holds the kernel lock that every holder of this job works under, which proves that the former one is dead.
         """
+        passed_over = {"up_to_date"} if again else set()
+        passed_over |= {"running"} if holder_gone else set()
+        early = self._refused_at_sight(kind, key, boundary, max_failures)
+        if early is not None and early.reason not in passed_over:
+            return early
         with self._db.write() as tx:
             now = self._now()
             if self._generation(tx) != self._db.generation:
@@ -131,8 +136,6 @@ class Jobs(Aggregate):
                 return Refused("running")
             row = self._settle_time(tx, row, now)
             refused = row.refusal(boundary, now=now, max_failures=max_failures)
-            passed_over = {"up_to_date"} if again else set()
-            passed_over |= {"running"} if holder_gone else set()
             if refused is not None and refused.reason not in passed_over:
                 return refused
             fresh = boundary != row.boundary or row.status in {"new", "done"}
@@ -266,6 +269,15 @@ class Jobs(Aggregate):
 
     def _generation(self, tx: Tx) -> str | None:
         return tx.execute(select(meta.c.value).where(meta.c.name == "generation")).scalar_one_or_none()
+
+    def _refused_at_sight(self, kind: JobKind, key: str, boundary: str, max_failures: int) -> Refused | None:
+        """What a plain look already tells: a crowd that asks for jobs others have must not queue up for the one
+        writer's place. A grant is decided under the lock alone."""
+        now = self._now()
+        row = self.get(kind, key)
+        if row is None or row.generation != self._db.generation or now < row.updated - CLOCK_TOLERANCE:
+            return None
+        return row.refusal(boundary, now=now, max_failures=max_failures)
 
     def _select(self, tx: Tx, condition: ColumnElement[bool]) -> list[JobRow]:
         query = select(*jobs.c).where(condition, jobs.c.status != "new").order_by(jobs.c.key)

@@ -84,12 +84,24 @@ def read(files: Files) -> Baseline:
         return Baseline("damaged")  # a link or a special file where an object should be
 
 
-def reset(files: Files, texts: Mapping[str, str], summary: str, *, key: str, at: datetime | None) -> str:
-    """Writes the commit and removes everything else; returns its id. Raises StorageError when the disk refuses."""
+def reset(
+    files: Files,
+    texts: Mapping[str, str],
+    summary: str,
+    *,
+    key: str,
+    at: datetime | None,
+    just_read: Mapping[str, str] | None = None,
+) -> str:
+    """Writes the commit and removes everything else; returns its id. Raises StorageError when the disk refuses.
+
+    `just_read` are texts that were read from the present baseline a moment ago: their objects are intact.
+    """
     objects, commit_id = _build({**texts, SUMMARY_NAME: summary}, key, at)
     _prepare(files)
+    intact = {Blob.from_string(encode(text)).id.decode() for text in (just_read or {}).values()}
     for name, sha_file in objects.items():
-        if not _intact(files, name):
+        if name not in intact and not _intact(files, name):
             files.make_folder(f"{GIT}/objects/{name[:2]}", FOLDER)
             files.remove_tree(_object_path(name), PRUNE)
             files.write(_object_path(name), sha_file.as_legacy_object(), OBJECT)

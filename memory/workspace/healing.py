@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -16,7 +17,7 @@ from memory.workspace.versions import Version
 
 LEFT_OVER = layer.emptying("workspace.heal.left_over")
 
-ResetBaseline = Callable[[Manifest, Mapping[str, str], str, datetime | None], None]
+ResetBaseline = Callable[[Manifest, Mapping[str, str], str, datetime | None, Mapping[str, str]], None]
 
 
 class Verdict(StrEnum):
@@ -65,6 +66,8 @@ def judge(intents: Iterable[PendingIntent], current: str | None, report: HealRep
 def remove_left_overs(generation: Files, files: Files, report: HealReport) -> None:
     """Temporary files of interrupted writes, stagings of dead runs. Called with the lock held, so none is in use."""
     folders = [(generation, path) for path in ("", layout.VERSIONS)]
+    with suppress(WorkspaceError):  # said below, where the versions' own folder is looked at
+        folders += [(generation, f"{layout.VERSIONS}/{number}") for number in versions.numbers(generation)]
     folders += [(files, path) for path in ("", layout.ROLLOUTS, layout.NOTES, layout.AD_HOC, layout.INSTRUCTIONS)]
     for tree, path in folders:
         try:
@@ -97,7 +100,7 @@ def mend_baseline(
             return
         version = _version_of(generation, current, report)
         if version is not None:
-            reset(version.manifest, version.texts, version.summary, None)
+            reset(version.manifest, version.texts, version.summary, None, found.texts)
             report.baseline = "rebuilt"
     except WorkspaceError as error:
         report.problems.append(str(error))

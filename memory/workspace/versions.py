@@ -21,16 +21,19 @@ from memory.errors import StorageError, UnknownReference, WorkspaceError
 from memory.model import MAX_NOTES_BYTES, SUMMARY_NAME, InputFile, LeftOut, Manifest
 from memory.workspace import files as layer
 from memory.workspace.files import Files, temporary_name
-from memory.workspace.layout import INPUT_PATH, VERSIONS, encode, sha256_text
+from memory.workspace.layout import INPUT_PATH, NOTES, ROLLOUTS, VERSIONS, encode, sha256_text
 
 FILES = layer.scratch_writing("workspace.version.file")
 FLUSH = layer.flushing("workspace.version")
 PLACE = layer.moving("workspace.version.place")
 RETIRE = layer.moving("workspace.version.retire")
 EMPTY = layer.emptying("workspace.version.delete")
+CUT = layer.writing("workspace.version.cut")
+CUT_AWAY = layer.removing("workspace.version.cut_away")
 FOLDER = layer.making("workspace.version.folder")
 
 _NEW = "new-"
+_NEXT = "next_summary.md"
 _MAX_MANIFEST_BYTES = 4_000_000
 
 
@@ -125,12 +128,31 @@ def _place(
 def replace(files: Files, number: int, summary: str, manifest: Manifest, texts: Mapping[str, str]) -> None:
     """Puts another content in the place of a kept version (a forget takes sources out of it).
 
-    The new one is whole under a name of its own before the old one goes; `finish_replacements` at the next start
-    gives it the number when a kill came between.
+    Where only inputs went, the manifest is the point of change (`_cut`). Otherwise the new content is whole under a
+    name of its own before the old one goes; `finish_replacements` at the next start gives it the number when a kill
+    came between.
     """
+    before = {item.path: item.sha256 for item in read_manifest(files, number).inputs}
+    if all(before.get(item.path) == item.sha256 for item in manifest.inputs):
+        _cut(files, number, summary, manifest)
+        return
     _place(files, number, summary, manifest, texts, name=f"{_NEW}{number}")
     drop(files, number)
     files.move(f"{VERSIONS}/{_NEW}{number}", f"{VERSIONS}/{number}", PLACE)
+
+
+def _cut(files: Files, number: int, summary: str, manifest: Manifest) -> None:
+    """The new summary beside the old one, then the manifest, which says which of the two counts, then what is left
+    over. A kill leaves the old version or the new one; doing it again removes the rest."""
+    base = f"{VERSIONS}/{number}"
+    files.write(f"{base}/{_NEXT}", encode(summary), CUT)
+    files.write(f"{base}/manifest.json", _sealed(number, summary, manifest), CUT)
+    files.move(f"{base}/{_NEXT}", f"{base}/{SUMMARY_NAME}", PLACE)
+    known = {f"inputs/{item.path}" for item in manifest.inputs}
+    for folder in (f"inputs/{ROLLOUTS}", f"inputs/{NOTES}"):
+        for entry in files.entries(f"{base}/{folder}") or ():
+            if f"{folder}/{entry.name}" not in known:
+                files.remove(f"{base}/{folder}/{entry.name}", CUT_AWAY)
 
 
 def finish_replacements(files: Files) -> None:
@@ -161,6 +183,22 @@ def drop(files: Files, number: int) -> bool:
     return True
 
 
+def read_manifest(files: Files, number: int) -> Manifest:
+    """What a version was made from, without reading its texts. Raises WorkspaceError when it is damaged."""
+    try:
+        return manifest_from_data(_manifest(files, number)["manifest"])
+    except (KeyError, TypeError, ValueError):
+        raise _damaged(files, number, "its manifest") from None
+
+
+def _summary(files: Files, number: int, sha256: str) -> str:
+    """The one the manifest means: a kill between the two leaves it under its first name."""
+    for name in (SUMMARY_NAME, _NEXT):
+        with contextlib.suppress(WorkspaceError):
+            return _text(files, number, name, sha256)
+    return _text(files, number, SUMMARY_NAME, sha256)
+
+
 def summary_hash(files: Files, number: int) -> str:
     """The hash a version's manifest gives for its summary, without reading the inputs."""
     return str(_manifest(files, number)["summary_sha256"])
@@ -176,7 +214,7 @@ def read(files: Files, number: int) -> Version:
         sha256 = str(data["summary_sha256"])
     except (KeyError, TypeError, ValueError):
         raise _damaged(files, number, "its manifest") from None
-    summary = _text(files, number, SUMMARY_NAME, sha256)
+    summary = _summary(files, number, sha256)
     texts: dict[str, str] = {}
     for item in manifest.inputs:
         if not INPUT_PATH.fullmatch(item.path):

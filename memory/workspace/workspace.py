@@ -419,11 +419,18 @@ class Workspace:
                 hint="Run `slowwave doctor`.",
             ) from None
 
-    def _reset_baseline(self, manifest: Manifest, texts: Mapping[str, str], summary: str, at: datetime | None) -> None:
+    def _reset_baseline(
+        self,
+        manifest: Manifest,
+        texts: Mapping[str, str],
+        summary: str,
+        at: datetime | None,
+        just_read: Mapping[str, str] | None = None,
+    ) -> None:
         from memory.workspace import baseline
 
         inputs = {item.path: texts[item.path] for item in manifest.inputs}
-        baseline.reset(self._files, inputs, summary, key=manifest.key(), at=at)
+        baseline.reset(self._files, inputs, summary, key=manifest.key(), at=at, just_read=just_read)
 
     def _create(self) -> None:
         try:

@@ -61,6 +61,12 @@ def replace_version(home: Path) -> None:
     open_home(home).replace_version(1, NEW, manifest(NEW_TEXTS), NEW_TEXTS)
 
 
+def cut_version(home: Path) -> None:
+    """Only an input goes: the others are not written again."""
+    texts = {path: text for path, text in OLD_TEXTS.items() if TWO not in path}
+    open_home(home).replace_version(1, NEW, manifest(texts), texts)
+
+
 def stage(home: Path) -> None:
     workspace = open_home(home)
     with workspace.stage(RUN, manifest(OLD_TEXTS), OLD_TEXTS, "the diff") as staging:
@@ -106,6 +112,7 @@ DEEDS: dict[str, Callable[[Path], object]] = {
     "save a version": lambda home: open_home(home).save_version(2, NEW, manifest(NEW_TEXTS), NEW_TEXTS),
     "save a version, retire one": retire_and_save,
     "replace a version": replace_version,
+    "cut a version": cut_version,
     "drop a version": lambda home: open_home(home).drop_version(1),
     "reset the baseline": lambda home: open_home(home).reset_baseline(manifest(NEW_TEXTS), NEW_TEXTS, NEW),
     "write a rollout summary": lambda home: open_home(home).write_rollout_summary(ONE, "# new one\n"),
