@@ -129,11 +129,11 @@ class Report:
 
 
 def requirement_groups(path: Path | None) -> dict[str, str]:
-    """Row id -> its category; rows marked CONTEXT ask for nothing and are left out. Empty without the list."""
+    """Row id -> its category, "" for rows marked CONTEXT, which ask for nothing. Empty without the list."""
     if path is None:
         return {}
     rows = json.loads(path.read_text(encoding="utf-8"))
-    return {row["id"]: row["category"] for row in rows if row["force"] != "CONTEXT"}
+    return {row["id"]: "" if row["force"] == "CONTEXT" else row["category"] for row in rows}
 
 
 def fault_groups(path: Path | None) -> dict[str, str]:
@@ -150,8 +150,9 @@ def fault_groups(path: Path | None) -> dict[str, str]:
 
 
 def lines(rows: Rows, known: Mapping[str, str]) -> list[str]:
-    """The report of one kind: counts first, then ids."""
-    text = [f"{len(rows.proven)} proven by passed tests" + (f" of {len(known)} listed" if known else "")]
+    """The report of one kind: counts first, then ids. Rows of `known` without a group are no work to be counted."""
+    wanted = [row for row in known if known[row]]
+    text = [f"{len(rows.proven)} proven by passed tests" + (f" of {len(wanted)} listed" if wanted else "")]
     text += wrapped(rows.proven)
     for title, ids in (
         ("with a failed test", rows.broken),
@@ -160,11 +161,11 @@ def lines(rows: Rows, known: Mapping[str, str]) -> list[str]:
     ):
         if ids:
             text += [f"{len(ids)} {title}", *wrapped(ids)]
-    missing = [row for row in known if row not in rows.tested]
+    missing = [row for row in wanted if row not in rows.tested]
     if missing:
         text.append(f"{len(missing)} without a test in this run")
         total = Counter(known.values())
-        for group in dict.fromkeys(known.values()):
+        for group in dict.fromkeys(known[row] for row in wanted):
             ids = sorted((row for row in missing if known[row] == group), key=order)
             if ids:
                 text += [f"  {group}: {len(ids)} of {total[group]}", *wrapped(ids, indent="    ")]
