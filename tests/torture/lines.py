@@ -75,7 +75,7 @@ class LineModel:
             return ChatReply("", tuple(looks), USAGE, finish="tool_calls")
         asked = {made.id: str(json.loads(made.arguments).get("path")) for m in messages for made in m.tool_calls}
         texts = {asked[m.tool_call_id]: m.content for m in messages if m.role == "tool" and m.tool_call_id in asked}
-        if SUMMARY_NAME in texts:
+        if texts.get(SUMMARY_NAME, "").startswith("Written"):
             self.note("end", str(time.monotonic()), "")
             return ChatReply("done", (), USAGE)
         write: ToolCall = call("write", "w1", path=SUMMARY_NAME, content=self._summary(texts))
