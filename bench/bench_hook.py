@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -19,7 +20,7 @@ from tests.plugins.published import PREFERENCES, TIPS, publish
 
 ROUNDS = 120
 SESSIONS = 1_000
-LOADED_RUNS = 200
+LOADED_RUNS = 1_000
 MEDIAN_BOUND, TAIL_BOUND = 3.5, 8.0
 REBUILT_BOUND, FIRST_BOUND = 6.0, 8.0
 """A block is built anew where something changed, and once for a session, with its project and the settings."""
@@ -62,7 +63,7 @@ def _rows(folder: Path) -> list[Row]:
         rows.append(
             Row(f"{name}, 99th of 100", tail, TAIL_BOUND if bound == MEDIAN_BOUND else None, "x", seconds(pair.work))
         )
-    return [*rows, _under_load(hook)]
+    return [*rows, *_beside_pipelines(folder)]
 
 
 class _Hook:
@@ -127,19 +128,85 @@ def _fill(home: Path, shop: Path) -> None:
     (shop / "AGENTS.md").write_text("- Use pnpm, never npm.\n- Tests use Vitest.\n" * 40, "utf-8")
 
 
-def _under_load(hook: _Hook) -> Row:
-    """Prompts that did not go through while every core is busy: a hook that failed, or one a host would wait for."""
-    burning = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range((os.cpu_count() or 2) + 1)]
+def _beside_pipelines(folder: Path) -> list[Row]:
+    """Prompts that went wrong while two pipelines extract, consolidate and publish in the same home: a hook that
+    failed, wrote an error, gave no memory although there is one, or took as long as a person notices."""
+    home, shop = folder / "busy", folder / "busy-shop"
+    shop.mkdir()
+    subprocess.run(["git", "init", "-q", str(shop)], check=True)
+    subprocess.run(["git", "-C", str(shop), "remote", "add", "origin", "https://example.com/acme/busy"], check=True)
+    home.mkdir(mode=0o700)
+    (home / "config.toml").write_text(_BUSY_SETTINGS.format(sessions=folder / "generic", none=folder / "none"), "utf-8")
+    (folder / "generic").mkdir()
+    pipelines = [_pipeline(home, folder / "generic", shop, number) for number in range(2)]
     try:
+        hook = _Hook(home, shop)
+        published = home.glob("generations/*/memories_v2/memory_summary.md")
+        until = time.monotonic() + 60
+        while not any(published):
+            assert time.monotonic() < until, "the pipelines beside the hook published nothing"
+            time.sleep(0.2)
+            published = home.glob("generations/*/memories_v2/memory_summary.md")
         lost, times = 0, []
         for number in range(LOADED_RUNS):
             hook.session = f"s{number:04d}"
             began = time.perf_counter()
             done = hook.prompt()
             times.append(time.perf_counter() - began)
-            lost += done.returncode != 0 or bool(done.stderr) or times[-1] > 5
+            lost += done.returncode != 0 or bool(done.stderr) or not done.stdout or times[-1] > 1
+        assert all(child.poll() is None for child in pipelines), "a pipeline beside the hook ended early"
     finally:
-        for child in burning:
-            child.kill()
+        for child in pipelines:
+            os.killpg(child.pid, signal.SIGTERM)  # with the run it is waiting for
             child.wait()
-    return Row(f"prompts of {LOADED_RUNS} lost while all cores are busy", lost, 0, "", seconds(times))
+    runs = sum(1 for _ in (folder / "generic").glob("*.jsonl"))
+    assert runs > 4, "the pipelines beside the hook hardly ran"
+    times.sort()
+    return [
+        Row(f"prompts of {LOADED_RUNS} lost beside 2 pipelines", lost, 0, "", seconds(times), f"{runs} runs meanwhile"),
+        Row(
+            "the slowest of them", times[-1] * 1_000, None, "ms", f"99 of 100 in {times[int(len(times) * 0.99)]:.3f} s"
+        ),
+    ]
+
+
+_BUSY_SETTINGS = """[memory]
+mode = "long"
+[rollouts]
+generic_roots = ["{sessions}"]
+codex_roots = ["{none}"]
+claude_roots = ["{none}"]
+pi_roots = ["{none}"]
+[extract]
+idle_hours = 0
+"""
+
+_PIPELINE = """
+import json, subprocess, sys
+from datetime import datetime, timezone
+from pathlib import Path
+slowwave, sessions, shop, mine = sys.argv[1:]
+number = 0
+while True:
+    now = datetime.now(timezone.utc).isoformat()
+    name = f"busy-{mine}-{number}"
+    rule = f"From now on always run `make step-{mine}-{number}` first."
+    lines = [
+        {"type": "session", "version": 1, "id": name, "host_name": "busy", "cwd": shop, "started": now},
+        {"type": "event", "role": "user", "text": rule, "time": now},
+        {"type": "event", "role": "assistant", "final": True, "text": "I will do that from now on.", "time": now},
+    ]
+    Path(sessions, name + ".jsonl").write_text("".join(json.dumps(line) + "\\n" for line in lines))
+    subprocess.run([slowwave, "run"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+    number += 1
+"""
+
+
+def _pipeline(home: Path, sessions: Path, shop: Path, number: int) -> subprocess.Popen[bytes]:
+    """Writes a session, runs the pipeline, and again, until it is ended."""
+    slowwave = Path(sys.executable).with_name("slowwave")
+    return subprocess.Popen(
+        [sys.executable, "-c", _PIPELINE, slowwave, sessions, shop, str(number)],
+        env={**os.environ, "SLOWWAVE_HOME": str(home)},
+        start_new_session=True,
+    )
