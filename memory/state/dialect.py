@@ -7,8 +7,10 @@ cut). PostgreSQL: READ COMMITTED with row locks, `FOR UPDATE SKIP LOCKED`, one S
 from __future__ import annotations
 
 import os
+import random
 import re
 import sqlite3
+import time
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,8 @@ from memory.state import checking
 from memory.state.schema import VERSION, metadata
 
 WRITE_OPTION = "slowwave_write"
+FIRST_PAUSE, LONGEST_PAUSE = 0.0005, 0.008
+"""Seconds between looks for the writer's place."""
 MENDS = "Restore it from a backup, or let `slowwave doctor --fix` set it aside and rebuild it from the files on disk."
 
 
@@ -89,10 +93,37 @@ def _sqlite_engine(url: URL, busy_seconds: float) -> Engine:
 
     @event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:
-        immediate = connection.get_execution_options().get(WRITE_OPTION, False)
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
+        if connection.get_execution_options().get(WRITE_OPTION, False):
+            _begin_immediate(connection, busy_seconds)
+        else:
+            connection.exec_driver_sql("BEGIN")
 
     return engine
+
+
+def _begin_immediate(connection: Connection, busy_seconds: float) -> None:
+    """Waits for the one writer's place in steps of milliseconds.
+
+    SQLite's own waiting sleeps up to a tenth of a second at a time; our transactions last milliseconds, so a crowd of
+    writers would mostly sleep beside a free place. Raises what SQLite raises when `busy_seconds` are over.
+    """
+    raw = connection.connection.dbapi_connection
+    assert raw is not None
+    end, pause = time.monotonic() + busy_seconds, FIRST_PAUSE
+    try:
+        raw.execute("PRAGMA busy_timeout=0")
+        while (left := end - time.monotonic()) > 0:
+            try:
+                raw.execute("BEGIN IMMEDIATE")
+                return
+            except sqlite3.OperationalError as error:
+                if (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF != sqlite3.SQLITE_BUSY:
+                    break
+            time.sleep(min(random.uniform(0.5, 1.0) * pause, left))
+            pause = min(pause * 2, LONGEST_PAUSE)
+        connection.exec_driver_sql("BEGIN IMMEDIATE")  # still without waiting: the last look, whose error is told
+    finally:
+        raw.execute(f"PRAGMA busy_timeout={int(busy_seconds * 1000)}")
 
 
 def _postgres_engine(url: URL, busy_seconds: float, store: str) -> Engine:

@@ -8,6 +8,7 @@ import os
 import sqlite3
 import stat
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -305,6 +306,29 @@ def test_a_lock_that_outlasts_the_busy_timeout_is_busy_never_corrupt(
     assert "locked" in caught.value.message
     assert "Nothing is damaged" in caught.value.hint
     assert "state.busy_seconds" in str(caught.value)
+
+
+@pytest.mark.fault("X19")
+def test_a_writer_waits_for_busy_seconds_once_and_its_connection_is_as_before(
+    sqlite_store: Store, clock: FrozenClock
+) -> None:
+    state = sqlite_store.settings.state.model_copy(update={"busy_seconds": 0.4})
+    with Store.open(sqlite_store.settings.model_copy(update={"state": state}), clock) as waiter:
+
+        def timeout() -> int:
+            with waiter.read() as tx:
+                return int(tx.exec_driver_sql("PRAGMA busy_timeout").scalar_one())
+
+        assert timeout() == 400
+        with sqlite_store.write():
+            began = time.monotonic()
+            with pytest.raises(StateBusyError):
+                _apart(lambda: waiter.tombstones.add("rollout", "codex:a"))
+            assert 0.35 < time.monotonic() - began < 0.75
+        assert timeout() == 400
+        waiter.tombstones.add("rollout", "codex:a")
+        with waiter.write() as tx:
+            assert tx.exec_driver_sql("PRAGMA busy_timeout").scalar_one() == 400
 
 
 def _apart(work: Callable[[], Any]) -> None:
