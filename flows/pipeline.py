@@ -17,7 +17,7 @@ from consolidate.outcomes import ConsolidateOutcome, Deferred, Failed, Published
 from consolidate.service import LongMemory
 from flows import hook_work
 from flows.hook_work import NO_WORK, HookWork
-from memory import models
+from memory import live, models
 from memory.clock import iso
 from memory.errors import SlowwaveError
 from memory.progress import Step
@@ -79,10 +79,37 @@ async def run(runtime: Runtime, options: Options = NOTHING) -> RunReport:
 
 
 @contextmanager
-def recorded(runtime: Runtime) -> Iterator[None]:
-    """The run's row: begun here, ended by `finish`, or here when the block is cancelled or raises."""
+def recorded(runtime: Runtime, *, prefect_run: str | None = None) -> Iterator[None]:
+    """The run's row: begun here, ended by `finish`, or here when the block is cancelled or raises. While it runs, its
+    live file says where it is, and a cancel file stops it."""
     stages = {"extract": runtime.extract_model.name, "consolidate": runtime.consolidate_model.name}
-    runtime.store.runs.start(runtime.run_id, runtime.trigger, models=stages)
+    limits = _limits(runtime)
+    with live.reporting(runtime, spent=lambda: _spent(runtime), limits=limits, prefect_run=prefect_run):
+        runtime.store.runs.start(runtime.run_id, runtime.trigger, models=stages)
+        with _ended(runtime):
+            yield
+
+
+def _limits(runtime: Runtime) -> dict[str, live.Limits]:
+    """Where a stage has no ceiling of its own, the run's."""
+    settings = runtime.settings
+    of_agent = settings.consolidate
+    return {
+        "extract": live.Limits(settings.budget.run_requests),
+        "consolidate": live.Limits(of_agent.max_requests, of_agent.batch_minutes * 60),
+    }
+
+
+def _spent(runtime: Runtime) -> live.Spent:
+    if not isinstance(runtime.meter, Ledger):
+        return live.Spent()
+    total = runtime.meter.run_total()
+    money = None if total.unpriced and not total.money else total.money
+    return live.Spent(total.requests, total.input_tokens, total.output_tokens, money)
+
+
+@contextmanager
+def _ended(runtime: Runtime) -> Iterator[None]:
     try:
         yield
     except asyncio.CancelledError:

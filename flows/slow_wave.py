@@ -191,7 +191,7 @@ async def _carry_out(runtime: Runtime, options: pipeline.Options) -> pipeline.Ru
     run = _Run(runtime)
     token = _current.set(run)
     try:
-        with pipeline.recorded(runtime):
+        with pipeline.recorded(runtime, prefect_run=str(flow_run.id) if flow_run.id else None):
             return await _stages(run, options)
     finally:
         _current.reset(token)
