@@ -13,7 +13,7 @@ import itertools
 import os
 import secrets
 from array import array
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
@@ -56,15 +56,11 @@ class _Field:
         self.counts.append(counts)
         self.lengths.append(sum(counts.values()))
 
-    def impacts(self, weight: float, share: float, into: list[dict[str, float]]) -> None:
-        """Adds each row's impacts to `into`."""
+    def floors(self, share: float) -> list[float]:
+        """Of each row, the count at which half of a term's impact is reached; 0 for a row where the field is empty."""
         filled = [length for length in self.lengths if length]
         mean = sum(filled) / len(filled) if filled else 1.0
-        top = weight * (K1 + 1)
-        for counts, length, row in zip(self.counts, self.lengths, into, strict=True):
-            floor = K1 * (1 - share + share * length / mean)
-            for term, count in counts.items():
-                row[term] = row.get(term, 0.0) + top * count / (count + floor)
+        return [K1 * (1 - share + share * length / mean) if length else 0.0 for length in self.lengths]
 
 
 def build(path: Path, rows: Rows) -> Built:
@@ -98,7 +94,7 @@ def rows_of(units: Iterable[Unit], meta: Mapping[str, str]) -> Rows:
         for name, counts in together.items():
             whole[name].add(counts)
     posted = _posted(fields, UNIT_LENGTH, len(listed))
-    worth = _worth(posted, len(listed))
+    order = _order(posted, len(listed))
     starts = list(itertools.accumulate((len(group) for group in groups), initial=0))
     scopes = {scope: at for at, scope in enumerate(dict.fromkeys(unit.scope for unit in listed))}
     times = {time: at for at, time in enumerate(sorted({unit.time for unit in listed}))}
@@ -113,7 +109,7 @@ def rows_of(units: Iterable[Unit], meta: Mapping[str, str]) -> Rows:
         },
         scopes=list(scopes),
         groups=[(group[0].group, start, len(group)) for group, start in zip(groups, starts, strict=False)],
-        talk=[_talk(counts, worth) for counts in fields["text"].counts],
+        talk=[_talk(counts, order) for counts in fields["text"].counts],
         names=_names(listed),
         terms=_terms(posted, _posted(whole, GROUP_LENGTH, len(groups))),
     )
@@ -133,19 +129,22 @@ def _counts(text: str) -> dict[str, int]:
 
 
 def _add(total: dict[str, int], counts: Mapping[str, int]) -> None:
+    if not total:
+        total.update(counts)
+        return
     for term, count in counts.items():
         total[term] = total.get(term, 0) + count
 
 
-def _worth(posted: Mapping[str, _Posted], rows: int) -> dict[str, float]:
-    """How much a term says of the unit it stands in; not of words nobody asks for."""
-    return {t: rarity(len(at), rows) for t, (at, _) in posted.items() if len(t) > 2 and not words.is_stop(t)}
+def _order(posted: Mapping[str, _Posted], rows: int) -> dict[str, int]:
+    """Term -> its place among all, those that say most of the unit they stand in first; not words nobody asks for."""
+    worth = {t: rarity(len(at), rows) for t, (at, _) in posted.items() if len(t) > 2 and not words.is_stop(t)}
+    return {term: place for place, term in enumerate(sorted(worth, key=lambda term: (-worth[term], term)))}
 
 
-def _talk(counts: Mapping[str, int], worth: Mapping[str, float]) -> list[str]:
+def _talk(counts: Mapping[str, int], order: Mapping[str, int]) -> list[str]:
     """The terms that say most about a unit."""
-    telling = [term for term in counts if term in worth]
-    return sorted(telling, key=lambda term: (-worth[term], term))[:TALK]
+    return sorted(filter(order.__contains__, counts), key=order.__getitem__)[:TALK]
 
 
 def _names(units: list[Unit]) -> dict[str, list[int]]:
@@ -166,17 +165,27 @@ def _texts(unit: Unit) -> tuple[tuple[str, str], ...]:
 
 def _posted(fields: Mapping[str, _Field], share: float, count: int) -> dict[str, _Posted]:
     """Term -> numbers of the rows that hold it, ascending, and its impact in each."""
-    into: list[dict[str, float]] = [{} for _ in range(count)]
-    for name, field in fields.items():
-        field.impacts(FIELD_WEIGHTS[name], share, into)
-    posted: dict[str, _Posted] = {}
-    for number, row in enumerate(into):
-        for term, impact in row.items():
-            if (entry := posted.get(term)) is None:
-                entry = posted[term] = (array("I"), array("f"))
-            entry[0].append(number)
-            entry[1].append(impact)
-    return posted
+    kept = [(FIELD_WEIGHTS[name] * (K1 + 1), field.counts, field.floors(share)) for name, field in fields.items()]
+    numbers: dict[str, list[int]] = defaultdict(list)
+    impacts: dict[str, list[float]] = defaultdict(list)
+    for number in range(count):
+        filled = [(top, counts[number], floors[number]) for top, counts, floors in kept if floors[number]]
+        for term, impact in _impacts(filled):
+            numbers[term].append(number)
+            impacts[term].append(impact)
+    return {term: (array("I", at), array("f", impacts[term])) for term, at in numbers.items()}
+
+
+def _impacts(filled: list[tuple[float, Mapping[str, int], float]]) -> Iterable[tuple[str, float]]:
+    """A row's terms with what each adds to the score; most rows have one field."""
+    if len(filled) == 1:
+        top, counts, floor = filled[0]
+        return [(term, top * count / (count + floor)) for term, count in counts.items()]
+    row: dict[str, float] = {}
+    for top, counts, floor in filled:
+        for term, count in counts.items():
+            row[term] = row.get(term, 0.0) + top * count / (count + floor)
+    return row.items()
 
 
 def _terms(units: Mapping[str, _Posted], groups: Mapping[str, _Posted]) -> list[tuple[str, bytes, bytes]]:

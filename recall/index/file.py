@@ -101,8 +101,7 @@ def fill(database: sqlite3.Connection, rows: Rows) -> None:
     database.execute("COMMIT")
 
 
-def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 class IndexFile:

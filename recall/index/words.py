@@ -102,14 +102,13 @@ def runs(text: str) -> Iterator[Run]:
 def term_texts(text: str) -> list[str]:
     """Every term of a text, without places: what is stored."""
     found: list[str] = []
-    for match in _RUN.finditer(text):
-        run = match[0]
-        if match["word"] is None:
-            found += _pairs(run)
-        elif len(run) <= _CACHED:
-            found += _word_texts(run)
+    for unspaced, word in _RUN.findall(text):
+        if not word:
+            found += _pairs(unspaced)
+        elif len(word) <= _CACHED:
+            found += _word_texts(word)
         else:
-            found += (term for term, _, _ in _analysed(run))
+            found += (term for term, _, _ in _analysed(word))
     return found
 
 
