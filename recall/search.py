@@ -219,6 +219,28 @@ class View:
 
         return self._with(look)
 
+    def whole(self, name: str) -> list[Unit]:
+        """Every line of the session, note or entry of this name (a unit's `group`, or the beginning of a session's), in
+        their order."""
+
+        def look(index: IndexFile) -> list[Unit]:
+            chosen = [group for group in index.groups if group[0] == name] or [
+                group for group in index.groups if len(name) >= 8 and name.isalnum() and group[0].startswith(name)
+            ]
+            return [unit for _, first, count in chosen for unit in self._units(index, range(first, first + count))]
+
+        return self._with(look)
+
+    def groups(self, kinds: Collection[str] = ()) -> list[tuple[Unit, int]]:
+        """The first line of every session, note and entry, with the number of its lines, in the order of the index."""
+
+        def look(index: IndexFile) -> list[tuple[Unit, int]]:
+            rows = ((self._units(index, (first,)), count) for _, first, count in index.groups)
+            found = [(unit, count) for units, count in rows for unit in units]
+            return [(unit, count) for unit, count in found if not kinds or unit.kind in kinds]
+
+        return self._with(look)
+
     def all(self, kinds: Collection[str] = ()) -> list[Unit]:
         """Every line, in the order of the index."""
         return self._with(
