@@ -59,6 +59,14 @@ class FileMark(NamedTuple):
     id: RolloutId
 
 
+class ProjectCount(NamedTuple):
+    """A project and how many rollouts it has."""
+
+    id: str
+    name: str
+    rollouts: int
+
+
 _COLUMNS = tuple(rollouts.c)
 
 
@@ -153,6 +161,23 @@ class Rollouts(Aggregate):
             if len(found) == limit:
                 more = connection.execute(select(func.count()).where(wanted)).scalar_one() - limit
         return found, more
+
+    def projects(self, tx: Tx | None = None) -> list[ProjectCount]:
+        """Every project a rollout belongs to, most rollouts first."""
+        c = rollouts.c
+        total = func.count().label("total")
+        query = select(c.project, func.max(c.project_name), total).group_by(c.project).order_by(total.desc(), c.project)
+        with self._db.read(tx) as connection:
+            return [ProjectCount(*row) for row in connection.execute(query)]
+
+    def folders(self, project: str, *, limit: int = 20, tx: Tx | None = None) -> list[str]:
+        """Working folders of a project's rollouts, those of the latest activity first."""
+        c = rollouts.c
+        latest = func.max(c.last_event)
+        chosen = select(c.cwd).where(c.project == project, c.cwd.is_not(None)).group_by(c.cwd)
+        with self._db.read(tx) as connection:
+            found = connection.execute(chosen.order_by(latest.is_(None), latest.desc(), c.cwd).limit(limit))
+            return [row[0] for row in found]
 
     def delete(self, ids: Iterable[RolloutId], tx: Tx | None = None) -> None:
         """Removes rows; an unknown id is no error."""

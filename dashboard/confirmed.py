@@ -1,0 +1,147 @@
+"""The confirmed summary as pages and API show it: its lines, who sees them, what a project's sessions are given.
+
+Everything goes through `recall.scope.read_published`: only a text whose hash a kept version names is shown, never one
+under revision [Z105].
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from memory.documents import claims
+from memory.errors import UnknownReference
+from memory.model import HEADINGS, Claim
+from memory.project import project_of
+from memory.settings import Settings
+from memory.state import Store
+from recall import inject, scope
+from recall.policy import TRAITS, parts_of
+from recall.scope import Published, Source, Viewer
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One line. `key` names it as long as its words stay the same; `projects` are ids of those that see it, none of
+    them where `everywhere`; `notes` are the names of the notes it cites."""
+
+    key: str
+    claim: Claim
+    projects: tuple[str, ...]
+    everywhere: bool
+    visible: bool = True
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return tuple(name.removeprefix("note:") for name in self.claim.citations if name.startswith("note:"))
+
+    @property
+    def sessions(self) -> tuple[str, ...]:
+        return tuple(name for name in self.claim.citations if not name.startswith("note:"))
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a session of a host would be given at its next turn. `tokens` is an estimate; `left_out` did not fit."""
+
+    host: str
+    text: str
+    tokens: int
+    lines: int
+    left_out: int
+    overruled: int
+    problems: tuple[str, ...]
+
+
+def key_of(claim: Claim) -> str:
+    return hashlib.sha256(f"{claim.section}\0{claim.text}".encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def lines(published: Published, viewer: Viewer | None = None, setting: str = "project") -> list[Shown]:
+    """Every line, in order; `viewer` marks those it may not see."""
+    by_number = {line.number: line for line in scope.lines_of(published.text)}
+    seen = None
+    if viewer is not None:
+        view = scope.visible_lines(published.text, published.sources, viewer, setting)
+        seen = {line.number for line in view.lines}
+    found = []
+    for claim in claims(published.text):
+        line = by_number[claim.line]
+        projects, everywhere = _whose(line, published.sources)
+        found.append(Shown(key_of(claim), claim, projects, everywhere, seen is None or claim.line in seen))
+    return found
+
+
+def sections(found: list[Shown]) -> list[tuple[str, list[Shown]]]:
+    """The headings that have lines, in order."""
+    return [
+        (heading, [one for one in found if one.claim.section == heading])
+        for heading in HEADINGS
+        if any(one.claim.section == heading for one in found)
+    ]
+
+
+def line_of(published: Published, key: str) -> Shown:
+    """Raises UnknownReference when the line is gone or has other words by now."""
+    for one in lines(published):
+        if one.key == key:
+            return one
+    raise UnknownReference(
+        "This line is not in the summary any more.", hint="It was replaced or forgotten; the history has it."
+    )
+
+
+def _whose(line: scope.Line, sources: Mapping[str, Source]) -> tuple[tuple[str, ...], bool]:
+    cited = [sources[name] for name in line.citations if name in sources]
+    projects = tuple(dict.fromkeys(source.project for source in cited if source.project and not source.everywhere))
+    everywhere = line.section == scope.PROFILE or any(source.everywhere for source in cited) or len(projects) >= 2
+    return projects, everywhere
+
+
+def viewer_of(store: Store, project: str) -> Viewer:
+    """A project by its id. Raises UnknownReference."""
+    names = {one.id: one.name for one in store.rollouts.projects()}
+    if project not in names:
+        raise UnknownReference("No session belongs to this project.", hint="Choose one of the list.")
+    return Viewer(project, names[project])
+
+
+def root_of(store: Store, project: str) -> Path | None:
+    """The folder of a project on this machine, as its newest session has it; None where none exists any more."""
+    for folder in store.rollouts.folders(project):
+        if Path(folder).is_dir():
+            found = project_of(folder)
+            if found.id == project:
+                return found.root or Path(folder)
+    return None
+
+
+def given(settings: Settings, viewer: Viewer, root: Path | None) -> list[Given]:
+    """What sessions of a project get now, for each host. Nothing where memory is off."""
+    mode = settings.memory.mode if settings.memory.enabled else "off"
+    parts = parts_of(mode, short_in_long=settings.inject.short_in_long)
+    found = []
+    for host, traits in TRAITS.items():
+        if host not in settings.rollouts.hosts:
+            continue
+        amount = settings.inject.pi_chars if host == "pi" else traits.amount
+        folder = str(root) if root is not None else ""
+        block = inject.build(
+            inject.Request(
+                home=str(settings.home),
+                parts=parts,
+                viewer=viewer,
+                root=folder,
+                cwd=folder,
+                setting=settings.inject.scope,
+                limit=inject.Limit(traits.unit, amount),
+                id="preview0",
+            )
+        )
+        count = sum(line.startswith("- ") for line in block.text.split("\n"))
+        problems = tuple(str(one) for one in block.diagnostics)
+        tokens = inject.tokens(block.text) if block.text else 0
+        found.append(Given(host, block.text, tokens, count, block.left_out, len(block.dropped), problems))
+    return found

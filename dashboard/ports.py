@@ -1,0 +1,107 @@
+"""What the dashboard needs of its neighbours, and all it needs: who starts runs, and who sets hosts up.
+
+`cli` hands the real ones in (`flows.remote`, `hosts.install`); `Nobody` stands in where there are none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, Protocol
+
+from memory.errors import UsageError
+
+Stage = Literal["all", "extract", "consolidate"]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The answer to a wish for a run. `run` is its id where it is known, `coalesced` that one which runs already
+    takes the wish along; `says` is a sentence for people."""
+
+    run: str | None
+    coalesced: bool
+    says: str
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceState:
+    """Whether the background service answers, since when, and what it does next. `problems` are sentences."""
+
+    up: bool
+    since: datetime | None = None
+    schedule: str = ""
+    next_run: datetime | None = None
+    prefect_url: str | None = None
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HostState:
+    """One coding agent of this machine: is it there, does it know of slowwave; `says` is a sentence for people."""
+
+    host: str
+    found: bool
+    version: str
+    installed: bool
+    says: str
+
+
+class Runs(Protocol):
+    """Starting and stopping runs. Methods block, and raise SlowwaveError when the service refuses."""
+
+    def start(self, *, stage: Stage, rollouts: Sequence[str]) -> Asked:
+        """Wants a run of a stage, of the given rollout ids or of what is due. Returns before it ends."""
+        ...
+
+    def cancel(self, run_id: str) -> str:
+        """Asks a run to stop; a sentence saying what happens."""
+        ...
+
+    def link(self, run_id: str) -> str | None:
+        """Where Prefect shows the run; None where it does not know it."""
+        ...
+
+    def service(self) -> ServiceState:
+        """Never raises for a service that does not answer."""
+        ...
+
+
+class HostSetup(Protocol):
+    """Connecting the hosts of this machine. Methods block and raise SlowwaveError."""
+
+    def states(self) -> list[HostState]: ...
+
+    def install(self, host: str) -> list[str]:
+        """What was changed, a line for each."""
+        ...
+
+    def uninstall(self, host: str) -> list[str]:
+        """What was taken back, a line for each."""
+        ...
+
+
+class Nobody:
+    """Both ports where nothing stands behind them: looking works, asking is refused with the command to use."""
+
+    def start(self, *, stage: Stage, rollouts: Sequence[str]) -> Asked:
+        raise UsageError("The service is not running, so no run can be started from here.", hint="Use: slowwave run")
+
+    def cancel(self, run_id: str) -> str:
+        raise UsageError("The service is not running, so nothing can be stopped from here.", hint="Press Ctrl-C there.")
+
+    def link(self, run_id: str) -> str | None:
+        return None
+
+    def service(self) -> ServiceState:
+        return ServiceState(False, problems=("The service is not running; start it with: slowwave up",))
+
+    def states(self) -> list[HostState]:
+        return []
+
+    def install(self, host: str) -> list[str]:
+        raise UsageError("Hosts cannot be set up from here.", hint=f"Use: slowwave install {host}")
+
+    def uninstall(self, host: str) -> list[str]:
+        raise UsageError("Hosts cannot be set up from here.", hint=f"Use: slowwave uninstall {host}")

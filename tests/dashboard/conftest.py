@@ -1,0 +1,46 @@
+"""Dashboards to be visited: of an empty home, and of one in which the sample sessions have become memory."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cli.main import main
+from tests.plugins.command_line import CONFIG, SAMPLES
+from tests.plugins.dashboard_site import Site, serving
+
+
+def _home(folder: Path) -> Path:
+    folder.mkdir(mode=0o700)
+    (folder / "config.toml").write_text(CONFIG.format(samples=SAMPLES), encoding="utf-8")
+    (folder / "config.toml").chmod(0o600)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder in which one run has been made; to be copied, never used."""
+    folder = _home(tmp_path_factory.mktemp("finished") / "data")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SLOWWAVE_HOME", str(folder))
+        with pytest.raises(SystemExit) as ended:
+            main(["run", "--json"])
+    assert not ended.value.code
+    return folder
+
+
+@pytest.fixture
+def new_site(tmp_path: Path) -> Iterator[Site]:
+    """A dashboard of a home in which nothing has happened yet."""
+    with serving(_home(tmp_path / "data")) as site:
+        yield site
+
+
+@pytest.fixture
+def site(tmp_path: Path, finished: Path) -> Iterator[Site]:
+    """A dashboard of a home with sessions, sources and a published summary."""
+    with serving(Path(shutil.copytree(finished, tmp_path / "data"))) as found:
+        yield found

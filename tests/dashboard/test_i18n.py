@@ -1,0 +1,75 @@
+"""The words of the pages."""
+
+from __future__ import annotations
+
+import ast
+import re
+import string
+from pathlib import Path
+
+import pytest
+
+import dashboard
+from dashboard import i18n
+
+ROOM = Path(dashboard.__file__).parent
+
+
+def test_every_key_has_a_text_in_both_languages() -> None:
+    for key, texts in i18n.catalog().items():
+        assert set(texts) == set(i18n.LANGUAGES), key
+        assert all(text.strip() for text in texts.values()), key
+
+
+def test_both_languages_of_a_key_have_the_same_fields() -> None:
+    for key, texts in i18n.catalog().items():
+        fields = [sorted(name for _, name, _, _ in string.Formatter().parse(text) if name) for text in texts.values()]
+        assert fields[0] == fields[1], key
+
+
+def test_chinese_texts_are_chinese() -> None:
+    same = [
+        key
+        for key, texts in i18n.catalog().items()
+        if texts["zh"] == texts["en"] and re.search("[a-z]{4}", texts["en"])
+    ]
+    assert same == []
+
+
+def test_every_key_a_template_or_a_page_uses_exists() -> None:
+    used: dict[str, str] = {}
+    for path in sorted((ROOM / "templates").glob("*.html")):
+        for key in re.findall(r"""\bt\(\s*["']([\w.]+)["']""", path.read_text(encoding="utf-8")):
+            used[key] = path.name
+    for path in sorted(ROOM.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and _is_key(node.value):
+                used[node.value] = path.name
+    assert len(used) > 20
+    assert {key: place for key, place in used.items() if not i18n.known(key)} == {}
+
+
+def _is_key(text: str) -> bool:
+    """A literal that looks like a key of one of our files: `memory.title`, not `memory.html`."""
+    area = text.partition(".")[0]
+    return bool(re.fullmatch(r"[a-z]+(\.[a-z_]+)+", text)) and area in AREAS and not text.endswith((".html", ".json"))
+
+
+AREAS = {path.stem for path in (ROOM / "strings").glob("*.json")} | {"nav", "common", "error", "login", "ago"}
+
+
+@pytest.mark.parametrize(
+    ("cookie", "setting", "accept", "expected"),
+    [
+        (None, "auto", None, "en"),
+        (None, "auto", "zh-CN,zh;q=0.9,en;q=0.8", "zh"),
+        (None, "auto", "de,en;q=0.5,zh;q=0.4", "en"),
+        (None, "zh", "en", "zh"),
+        ("en", "zh", "zh", "en"),
+        ("xx", "auto", "zh;q=nonsense,en", "en"),
+    ],
+)
+def test_the_switch_stands_before_the_setting_and_the_setting_before_the_browser(
+    cookie: str | None, setting: str, accept: str | None, expected: str
+) -> None:
+    assert i18n.choose(cookie, setting, accept) == expected

@@ -1,0 +1,113 @@
+"""A dashboard on loopback in a thread of the test: a real server, a real client, and ports that note what was asked."""
+
+from __future__ import annotations
+
+import re
+import socket
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+import uvicorn
+
+from dashboard.app import create_app
+from dashboard.ports import Asked, HostState, ServiceState, Stage
+from dashboard.serve import config
+from memory.clock import Clock, SystemClock
+from memory.settings import load
+
+
+@dataclass
+class Recorder:
+    """Both ports: notes what was asked, and is up."""
+
+    asked: list[tuple[str, object]] = field(default_factory=list)
+
+    def start(self, *, stage: Stage, rollouts: Sequence[str]) -> Asked:
+        self.asked.append((stage, tuple(rollouts)))
+        return Asked("run-1", False, "A run was started.")
+
+    def cancel(self, run_id: str) -> str:
+        self.asked.append(("cancel", run_id))
+        return f"{run_id} stops."
+
+    def link(self, run_id: str) -> str | None:
+        return None
+
+    def service(self) -> ServiceState:
+        return ServiceState(True, schedule="every 30 minutes")
+
+    def states(self) -> list[HostState]:
+        return [HostState("codex", True, "0.144.0", False, "Codex CLI is there and knows nothing of slowwave.")]
+
+    def install(self, host: str) -> list[str]:
+        self.asked.append(("install", host))
+        return [f"{host} was set up."]
+
+    def uninstall(self, host: str) -> list[str]:
+        self.asked.append(("uninstall", host))
+        return [f"{host} is as it was."]
+
+
+@dataclass
+class Site:
+    """A running dashboard: its home, its ports, its address, and a browser that keeps cookies."""
+
+    home: Path
+    ports: Recorder
+    origin: str
+    browser: httpx.Client
+
+    def get(self, path: str, **headers: str) -> httpx.Response:
+        return self.browser.get(path, headers=headers)
+
+    def text(self, path: str) -> str:
+        """A page that must be there."""
+        response = self.browser.get(path)
+        assert response.status_code == 200, (path, response.status_code, response.text[:2_000])
+        return response.text
+
+    def csrf(self) -> str:
+        """The token of this browser, from a page it was shown."""
+        found = re.search(r'name="csrf-token" content="([0-9a-f]{64})"', self.browser.get("/login").text)
+        assert found
+        return found[1]
+
+    def post(self, path: str, fields: Mapping[str, str] | None = None, **headers: str) -> httpx.Response:
+        """A form with its token, followed to the page it leads to."""
+        data = {"csrf": self.csrf(), **(fields or {})}
+        return self.browser.post(path, data=data, headers={"origin": self.origin, **headers}, follow_redirects=True)
+
+
+@contextmanager
+def serving(
+    home: Path, *, token: str | None = None, allowed_hosts: Sequence[str] = (), clock: Clock | None = None
+) -> Iterator[Site]:
+    """Serves the store in `home` until the block ends."""
+    ports = Recorder()
+    app = create_app(
+        lambda: load(home=home),
+        runs=ports,
+        hosts=ports,
+        clock=clock or SystemClock(),
+        token=token,
+        allowed_hosts=allowed_hosts,
+    )
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = uvicorn.Server(config(app))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+        thread.start()
+        end = time.monotonic() + 10
+        while not server.started and time.monotonic() < end:
+            time.sleep(0.01)
+        origin = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        try:
+            with httpx.Client(base_url=origin, timeout=30, trust_env=False) as browser:
+                yield Site(home, ports, origin, browser)
+        finally:
+            server.should_exit = True
+            thread.join(10)
