@@ -194,6 +194,26 @@ def clear(yes: Yes = False, json: Json = False) -> None:
     change.clear(yes=yes, as_json=json)
 
 
+@app.command()
+def mcp(
+    project: Annotated[str, typer.Option("--project", help="The project's folder, instead of the client's own.")] = "",
+    http: Annotated[bool, typer.Option("--http", help="Serve HTTP instead of standard input and output.")] = False,
+    host: Annotated[str, typer.Option(help="With --http: the address to listen at.")] = "",
+    port: Annotated[
+        int | None, typer.Option(help="With --http: the port; 0 takes a free one.", min=0, max=65_535)
+    ] = None,
+    name: Annotated[
+        list[str] | None, typer.Option(help="With --http: a further name clients call it by; may be repeated.")
+    ] = None,
+) -> None:
+    """Serve the memory tools to a host (Model Context Protocol)."""
+    from pathlib import Path
+
+    from cli import mcp as command
+
+    command.serve(project=Path(project) if project else None, http=http, host=host, port=port, name=tuple(name or ()))
+
+
 hosts_app = typer.Typer(help="Put slowwave into Codex CLI, Claude Code and Pi, or take it out.", no_args_is_help=True)
 app.add_typer(hosts_app, name="hosts")
 Names = Annotated[list[str] | None, typer.Argument(help="codex, claude or pi; all that are here when left out.")]
@@ -300,7 +320,15 @@ def version() -> None:
 
 
 def _quickly(arguments: list[str]) -> bool:
-    """Runs a plain `search` without the library's preparations; false when the command line has to be looked at."""
+    """Runs a plain `search` or `mcp` without the library's preparations; false when the command line has to be looked
+    at."""
+    if arguments[:1] == ["mcp"]:
+        from cli import mcp
+
+        plain = mcp.read(arguments[1:])
+        if plain is not None:
+            mcp.serve(project=plain.project)
+            return True
     if arguments[:1] != ["search"]:
         return False
     from cli import search as command

@@ -191,6 +191,19 @@ class IndexSettings(Section):
     evidence: Literal["off", "user", "all"] = "off"
 
 
+class McpSettings(Section):
+    """The server of the memory tools."""
+
+    max_chars: int = Field(default=16_000, ge=1_000, le=1_000_000)
+    """One answer, in code points; what is cut says so."""
+    host: str = "127.0.0.1"
+    port: int = Field(default=8_777, ge=0, le=65_535)
+    token: SecretStr = SecretStr("")
+    """What clients of `--http` must send; empty: one that is made and kept in the data folder, on loopback only."""
+    names: tuple[str, ...] = ()
+    """Further names clients may call the HTTP server by."""
+
+
 class ScheduleSettings(Section):
     every_minutes: float = Field(default=30, gt=0)
     cron: str = ""
@@ -224,6 +237,7 @@ class Settings(Section):
     redact: RedactSettings = RedactSettings()
     inject: InjectSettings = InjectSettings()
     index: IndexSettings = IndexSettings()
+    mcp: McpSettings = McpSettings()
     schedule: ScheduleSettings = ScheduleSettings()
     state: StateSettings = StateSettings()
     own_session: bool = False
@@ -246,6 +260,7 @@ SECTIONS: tuple[str, ...] = (
     "redact",
     "inject",
     "index",
+    "mcp",
     "schedule",
     "state",
 )

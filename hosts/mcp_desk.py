@@ -1,0 +1,70 @@
+"""Where the server keeps what it works with: settings as they stand now, and for each client its own memory tools.
+
+Everything here runs in the server's one working thread. Settings are read again when their file has changed, so that
+switching memory off holds for servers that have been running for days.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+from hosts.mcp_place import Place
+from memory import switches
+from memory.errors import UsageError
+from recall import scope
+
+if TYPE_CHECKING:
+    from memory.settings import Settings
+    from recall.tools import MemoryTools
+
+MAX_CLIENTS = 64
+"""Sessions whose tools are kept; the one that was quiet longest goes first."""
+ALWAYS = frozenset({"memory_status"})
+"""Tools that answer while memory is switched off."""
+_log = logging.getLogger("slowwave.mcp")
+
+
+class Desk:
+    """The tools of each client. Not for several threads."""
+
+    def __init__(self) -> None:
+        self._settings: Settings | None = None
+        self._read: switches.Signature = None
+        self._tools: OrderedDict[tuple[str, str], MemoryTools] = OrderedDict()
+
+    def settings(self) -> Settings:
+        """Raises SettingsError."""
+        from memory.settings import load
+
+        if self._settings is not None:
+            now = switches.signature_of(str(self._settings.config_file))
+            if now == self._read:
+                return self._settings
+        self.close()
+        found = load()
+        self._settings, self._read = found, switches.signature_of(str(found.config_file))
+        return found
+
+    def tools(self, client: str, place: Place, tool: str) -> MemoryTools:
+        """The tools of a client in its project. Raises UsageError while memory is off, SettingsError."""
+        from recall.tools import MemoryTools
+
+        settings = self.settings()
+        off = not settings.memory.enabled or settings.memory.mode == "off"
+        if (off or switches.is_own_session()) and tool not in ALWAYS:
+            raise UsageError("Memory is switched off.", hint="The user can switch it on: memory.mode, memory.enabled.")
+        viewer = scope.NOBODY if place.project is None else scope.Viewer(place.project.id, place.project.name)
+        key = (client, viewer.id)
+        if key not in self._tools:
+            while len(self._tools) >= MAX_CLIENTS:
+                self._tools.popitem(last=False)[1].close()
+            self._tools[key] = MemoryTools(settings, viewer, session=client)
+        self._tools.move_to_end(key)
+        return self._tools[key]
+
+    def close(self) -> None:
+        for tools in self._tools.values():
+            tools.close()
+        self._tools.clear()

@@ -1,0 +1,75 @@
+"""What a client can read without a tool: what it may see of the summary, and the sources behind it.
+
+slowwave://summary            the lines of the confirmed summary that the client's project sees
+slowwave://source/CITATION    the summary of one session (3f9a1c2e), or a note (note:NAME)
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import unquote
+
+from hosts.mcp_text import fenced, printed
+from memory.errors import UnknownReference
+from recall import scope
+
+if TYPE_CHECKING:
+    from recall.tools import MemoryTools
+
+SUMMARY = "slowwave://summary"
+SOURCE = "slowwave://source/"
+MAX_LISTED = 50
+MAX_CITATION = 80
+
+
+class Listed(NamedTuple):
+    uri: str
+    name: str
+    title: str
+    description: str
+
+
+def listed(tools: MemoryTools) -> list[Listed]:
+    """The summary, where there is one, and the sources of the lines one may see."""
+    view = _view(tools)
+    if not view.lines:
+        return []
+    found = [Listed(SUMMARY, "summary", "Summary of memory", f"{len(view.lines)} lines that hold for this project.")]
+    counts = Counter(name for line in view.lines for name in line.citations)
+    for name, count in counts.most_common(MAX_LISTED):
+        kind = "Note" if name.startswith("note:") else "Session"
+        of = f"Behind {count} line{'s' if count != 1 else ''} of the summary."
+        found.append(Listed(f"{SOURCE}{name}", name, f"{kind} {name.removeprefix('note:')}", of))
+    return found
+
+
+def read(tools: MemoryTools, *, uri: str) -> str:
+    """The fenced text of a resource. Raises UnknownReference."""
+    limit = tools.settings.mcp.max_chars
+    if uri == SUMMARY:
+        return fenced(_summary(tools), "summary", limit)
+    citation = unquote(uri.removeprefix(SOURCE)) if uri.startswith(SOURCE) else ""
+    if not citation or len(citation) > MAX_CITATION:
+        raise UnknownReference("There is no such resource.", hint=f"There are {SUMMARY} and {SOURCE}CITATION.")
+    found = tools.get([citation])
+    if not found.texts:
+        raise UnknownReference("Nothing one may see here has this citation.", hint=f"{SUMMARY} shows citations.")
+    return fenced(printed(found), "source", limit)
+
+
+def _summary(tools: MemoryTools) -> str:
+    view = _view(tools)
+    lines: list[str] = []
+    for line in view.lines:
+        if line.section not in lines:
+            lines.append(line.section)
+        lines.append(f"- {line.text}")
+    if view.elsewhere:
+        lines.append(f"({view.elsewhere} more about other projects and not shown.)")
+    return "\n".join(lines) or "Nothing is known of this project yet."
+
+
+def _view(tools: MemoryTools) -> scope.View:
+    published = scope.read_published(str(tools.settings.home))
+    return scope.visible_lines(published.text, published.sources, tools.viewer, tools.settings.inject.scope)
