@@ -48,6 +48,7 @@ def clear(*, yes: bool, as_json: bool) -> None:
             line(
                 f"goes:  the summary, {before.sources} rollout summaries, {before.notes} notes, "
                 f"{before.versions} versions ({before.files} files, {before.bytes:,} bytes)"
+                + (f", {before.set_aside} files that doctor had set aside" if before.set_aside else "")
             )
             line(f"stays: {before.sessions_kept} session histories, short files, settings, the ledger of costs")
             line("Nothing of a session up to this moment can become memory again; what is written later can.")
@@ -62,14 +63,19 @@ def clear(*, yes: bool, as_json: bool) -> None:
                     "rows": report.rows_left,
                     "versions": report.versions_left,
                     "old_folders": report.old_folders_left,
+                    "index": report.index_left,
+                    "set_aside": report.set_aside_left,
                 },
             }
         )
     else:
         line(
             f"cleared: {report.files_left} files, {report.rows_left} rows, {report.versions_left} versions, "
+            f"{report.index_left} index files, {report.set_aside_left} files set aside, "
             f"{report.old_folders_left} old folders left; generation {report.generation}"
         )
+        if report.unscrubbed:
+            line("Others use the database, so deleted rows may still stand in its file; the next start scrubs it.")
     if not report.clean:
         sys.exit(1)
 
@@ -92,6 +98,7 @@ def forget(reference: str, *, text: str, project: str, yes: bool, as_json: bool)
                 "lines_kept_with_other_sources": report.kept,
                 "versions_purged": report.versions,
                 "version": report.version,
+                "set_aside_deleted": list(report.set_aside),
             }
         )
         return
@@ -99,6 +106,8 @@ def forget(reference: str, *, text: str, project: str, yes: bool, as_json: bool)
         f"forgotten: {len(report.rollouts)} sessions, {len(report.notes)} notes; {len(report.lines)} lines left the "
         f"summary, {report.kept} went on with their other sources; {report.versions} versions purged"
     )
+    for path in report.set_aside:
+        line(f"deleted from what doctor had set aside, because it held it or could not be searched for it: {path}")
 
 
 def _targets(memory: LongMemory, reference: str, project: str) -> tuple[list[RolloutId], list[str]]:
@@ -145,6 +154,8 @@ def _announce(memory: LongMemory, rollouts: list[RolloutId], notes: list[str], t
                 line(f"{rollout}: {bullet}")
         for name in found.notes:
             line(f"note {name} (goes whole)")
+        for path in found.set_aside:
+            line(f"{path} (set aside by doctor; goes whole)")
 
 
 def restore(number: int, *, yes: bool, as_json: bool) -> None:

@@ -5,8 +5,8 @@ shared with other sources stays only where those alone still support it; what th
 next consolidation. A tombstone keeps the session from ever being extracted again.
 
 Order, so that a kill anywhere is settled by doing it again: tombstone and intent in one transaction, then rows, files,
-versions, the summary, at last the bytes that deleted rows left in the database file. Only then is the intent closed;
-the next start carries out what is still open (`redo`).
+versions, the summary, what doctor had set aside, at last the bytes that deleted rows left in the database file. Only
+then is the intent closed; the next start carries out what is still open (`redo`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from memory.forgotten import TEXT
 from memory.model import Claim, InputFile, Reason, RolloutId
 from memory.runtime import Runtime
 from memory.state import IntentRow, Lease, OutputRow, VersionRow, manifest_from_dict, manifest_to_dict
-from memory.workspace import Version, Workspace
+from memory.workspace import Version, Workspace, quarantine
 
 FORGET = "forget"
 """Kind of the intent of a forget. Its payload names sessions, notes and hashes of texts, never a text."""
@@ -38,25 +38,29 @@ failpoints.declare(
     "forget.after_files",
     "forget.after_versions",
     "forget.after_publish",
+    "forget.after_quarantine",
     "forget.after_scrub",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """Where a text stands: lines of the summary, bullets of rollout summaries by source, notes by name."""
+    """Where a text stands: lines of the summary, bullets of rollout summaries by source, notes by name, files that
+    `doctor --fix` had set aside."""
 
     lines: tuple[Claim, ...] = ()
     bullets: Mapping[RolloutId, tuple[str, ...]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    set_aside: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.lines or self.bullets or self.notes)
+        return bool(self.lines or self.bullets or self.notes or self.set_aside)
 
 
 @dataclass(frozen=True, slots=True)
 class ForgetReport:
-    """What went. `lines` left the summary, `kept` lines went on with their other sources; `version` is the new one."""
+    """What went. `lines` left the summary, `kept` lines went on with their other sources; `version` is the new one;
+    `set_aside` are deleted files of the quarantine: they held it or could not be searched for it."""
 
     rollouts: tuple[RolloutId, ...]
     notes: tuple[str, ...]
@@ -64,6 +68,7 @@ class ForgetReport:
     kept: int
     versions: int
     version: int | None
+    set_aside: tuple[str, ...] = ()
 
 
 # -- finding ------------------------------------------------------------------------------------------
@@ -80,7 +85,8 @@ def find(runtime: Runtime, text: str) -> Matches:
         if found:
             bullets[row.rollout] = found
     notes = tuple(note.name for note in runtime.workspace.notes().notes if holds(note.body or note.text))
-    return Matches(tuple(claim for claim in claims(summary) if holds(claim.text)), bullets, notes)
+    lines = tuple(claim for claim in claims(summary) if holds(claim.text))
+    return Matches(lines, bullets, notes, quarantine.holding(runtime.settings.home, holds))
 
 
 def _lines(text: str) -> list[str]:
@@ -196,7 +202,12 @@ def _carry_out(runtime: Runtime, deed: _Deed, holds: forgotten.Holds) -> ForgetR
     workspace.drop_index()
     # 6. What hooks have built from the former summary.
     workspace.drop_blocks()
-    return ForgetReport(deed.rollouts, deed.notes, lines, kept, touched, version)
+    # 7. What doctor had set aside.
+    names = order.citations.union(map(str, deed.rollouts))
+    wanted = quarantine.Wanted(names, None if holds is forgotten.nothing else holds)
+    aside = quarantine.remove(runtime.settings.home, wanted)
+    failpoints.hit("forget.after_quarantine")
+    return ForgetReport(deed.rollouts, deed.notes, lines, kept, touched, version, aside)
 
 
 def _strip_texts(runtime: Runtime, holds: forgotten.Holds) -> None:

@@ -22,7 +22,7 @@ from memory.model import RolloutId
 from memory.runtime import Runtime
 from memory.state import VersionRow
 from memory.state.meta import write_generation_file
-from memory.workspace import Workspace
+from memory.workspace import Workspace, quarantine
 from rollouts.discover import discover
 
 LOCK_WAIT_SECONDS = 30.0
@@ -40,7 +40,8 @@ failpoints.declare(
 
 @dataclass(frozen=True, slots=True)
 class ClearPreview:
-    """What a clear takes away and what it leaves. Counts; `bytes` of the workspace and its versions."""
+    """What a clear takes away and what it leaves. Counts; `bytes` of the workspace and its versions; `set_aside` are
+    files that `doctor --fix` put into quarantine."""
 
     files: int
     bytes: int
@@ -49,6 +50,7 @@ class ClearPreview:
     versions: int
     summary: bool
     sessions_kept: int
+    set_aside: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +62,15 @@ class ClearReport:
     rows_left: int
     versions_left: int
     old_folders_left: int
+    index_left: int = 0
+    set_aside_left: int = 0
     unscrubbed: bool = False
     """Deleted rows may still stand in the database file, which others kept in use; the next start sees to it."""
 
     @property
     def clean(self) -> bool:
-        left = self.files_left or self.rows_left or self.versions_left or self.old_folders_left
-        return not (left or self.unscrubbed)
+        left = self.files_left + self.rows_left + self.versions_left + self.old_folders_left
+        return not (left or self.index_left or self.set_aside_left or self.unscrubbed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +145,7 @@ class LongMemory:
         lines = []
         for entry in _entries(home / "generations"):
             if entry.name not in {current, store.generation} and not entry.name.startswith("."):
+                quarantine.remove_all(home)
                 Workspace.remove_generation(home, entry.name)
                 lines.append(f"generation {entry.name}: the interrupted clear was finished")
         return lines
@@ -160,6 +165,7 @@ class LongMemory:
             versions=len(runtime.workspace.versions()),
             summary=runtime.workspace.summary() is not None,
             sessions_kept=len(runtime.store.rollouts.all()),
+            set_aside=quarantine.count(runtime.settings.home),
         )
 
     def clear(self) -> ClearReport:
@@ -182,6 +188,7 @@ class LongMemory:
             write_generation_file(home, new)
             store.generation = new
             failpoints.hit("clear.after_file")
+            quarantine.remove_all(home)  # before the folder whose being there tells the next start to finish this
             Workspace.remove_generation(home, old)
             failpoints.hit("clear.after_delete")
             runtime.workspace = Workspace.open(home, new)
@@ -197,7 +204,10 @@ class LongMemory:
         rows = len(store.outputs.all()) + len(store.usage.last_used()) + len(store.intents.pending())
         folders = [e for e in _entries(runtime.settings.home / "generations") if e.name != store.generation]
         versions = len(store.versions.all()) + len(workspace.versions())
-        return ClearReport(store.generation, files, rows, versions, len(folders), store.meta.scrub_due())
+        return ClearReport(
+            store.generation, files, rows, versions, len(folders), workspace.indexed(),
+            quarantine.count(runtime.settings.home), store.meta.scrub_due(),
+        )  # fmt: skip
 
     # -- forget -----------------------------------------------------------------------------------------
 

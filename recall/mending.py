@@ -20,7 +20,8 @@ from memory.state import OutputRow, Store, VersionRow, manifest_to_dict
 from memory.state.meta import GENERATION_FILE, new_generation_id, read_generation_file
 from memory.state.rebuild import Rebuilt, database_files, distrust, rebuild
 from memory.workspace import Workspace
-from recall.surroundings import QUARANTINE, open_to_others
+from memory.workspace.layout import QUARANTINE
+from recall.surroundings import open_to_others
 
 UNKNOWN_MODEL = "unknown"
 """Model of a row that was made again from a file that does not name it."""

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from memory.workspace.layout import QUARANTINE
+
 LOW_DISK_BYTES = 200 * 1024 * 1024
-QUARANTINE = "quarantine"
-"""Folder in the home that holds what `slowwave doctor --fix` set aside."""
 OURS = ("generations", QUARANTINE, "short", "sessions", "spool", "stores", "rollouts")
 OUR_FILES = re.compile(r"(?:\.?state\.db|\.?generation\.json|config\.toml|writer\.lock).*")
 MOUNTS = Path("/proc/self/mountinfo")
@@ -183,10 +183,10 @@ def disk(folder: Path) -> Iterator[Finding]:
 
 
 def quarantine(folder: Path) -> Iterator[Finding]:
-    """What was set aside stays until the user deletes it, and may hold what he had forgotten since."""
+    """What was set aside stays until the user deletes it, clears, or forgets what stands there."""
     place = folder / QUARANTINE
     kept = sorted(path.name for path in place.iterdir()) if place.is_dir() else []
     if kept:
         says = f"{place} holds what was set aside ({', '.join(kept[:5])}{', …' if len(kept) > 5 else ''})"
-        means = "clear and forget do not reach into it"
+        means = "it may hold words of sessions; clear deletes it, forget what holds the forgotten thing"
         yield Finding("warning", "quarantine", says, means, "look at it and delete it")

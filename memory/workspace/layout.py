@@ -10,6 +10,10 @@ from memory.errors import InputsChangedError, UsageError, WorkspaceError
 from memory.model import Manifest
 
 GENERATIONS = "generations"
+GONE_PREFIX = ".tmp-cleared-"
+"""Begins the name of what was cleared and is being deleted, inside `generations`."""
+QUARANTINE = "quarantine"
+"""Folder in the home that holds what `slowwave doctor --fix` set aside."""
 MEMORIES = "memories_v2"
 VERSIONS = "versions"
 BLOCKS = "blocks"
@@ -41,6 +45,11 @@ def encode(text: str, what: str = "The text") -> bytes:
         return text.encode()
     except UnicodeEncodeError:
         raise WorkspaceError(f"{what} holds characters that are not valid Unicode.", hint="Remove them.") from None
+
+
+def gone_name(unique: str) -> str:
+    """Where something lies while it is being deleted: a path below the home, of a name nobody has."""
+    return f"{GENERATIONS}/{GONE_PREFIX}{unique.lstrip('.')}"
 
 
 def check_plain_name(name: str, what: str) -> str:

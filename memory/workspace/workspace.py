@@ -51,7 +51,6 @@ PROBE_GONE = layer.removing("workspace.probe.removal")
 RETIRE = layer.moving("workspace.generation.retire")
 EMPTY = layer.emptying("workspace.generation.delete")
 
-_GONE_PREFIX = ".tmp-cleared-"
 _MAX_READ = 64_000_000
 
 
@@ -359,6 +358,10 @@ class Workspace:
         there was none."""
         return self._generation.remove(layout.INDEX_NAME, INDEX_GONE)
 
+    def indexed(self) -> int:
+        """How many files of the search index there are."""
+        return sum(entry.name.startswith(layout.INDEX_NAME) for entry in self._generation.entries() or ())
+
     # -- start-up, probe, clear
 
     def heal(self, intents: Iterable[PendingIntent] = ()) -> HealReport:
@@ -394,7 +397,9 @@ class Workspace:
         all_files = Files(workspace.home)
         try:
             with workspace._locked():
-                gone = f"{layout.GENERATIONS}/{_GONE_PREFIX}{layer.temporary_name().removeprefix(layer.TEMP_PREFIX)}"
+                gone = (
+                    f"{layout.GENERATIONS}/{layout.GONE_PREFIX}{layer.temporary_name().removeprefix(layer.TEMP_PREFIX)}"
+                )
                 all_files.move(f"{layout.GENERATIONS}/{generation}", gone, RETIRE)
         except FencedError:
             return False
@@ -469,7 +474,7 @@ class Workspace:
         generations = Files(self.home, layout.GENERATIONS)
         try:
             for entry in generations.entries() or ():
-                if entry.name.startswith(_GONE_PREFIX) and generations.remove_tree(entry.name, EMPTY):
+                if entry.name.startswith(layout.GONE_PREFIX) and generations.remove_tree(entry.name, EMPTY):
                     report.removed.append(str(generations.full(entry.name)))
         except StorageError as error:
             report.problems.append(str(error))

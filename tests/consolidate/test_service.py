@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -130,6 +131,50 @@ async def test_forgetting_a_text_takes_its_lines_and_no_other(bench: StoreBench)
     assert "Never force-push" in text
     assert f"[{one}]" in text
     assert bench.store.health().problems == ()
+
+
+def set_aside(bench: StoreBench) -> Path:
+    """What doctor would have put into quarantine: the database and both records."""
+    aside = bench.settings.home / "quarantine" / "20261130T120000"
+    records = bench.workspace.root / "rollout_summaries"
+    shutil.copytree(records, aside / records.relative_to(bench.settings.home))
+    (aside / "state.db").write_bytes(f"SQLite {CANARY}".encode())
+    return aside
+
+
+@pytest.mark.req("Z111", "Z114")
+async def test_clear_takes_what_doctor_had_set_aside(bench: StoreBench) -> None:
+    await two_sources(bench)
+    set_aside(bench)
+    service = LongMemory(bench.runtime())
+    assert service.preview_clear().set_aside == 3
+    assert service.clear().clean
+    assert traces(bench.settings.home, CANARY) == []
+    assert not (bench.settings.home / "quarantine").exists()
+
+
+@pytest.mark.fault("M48", "X40")
+async def test_forgetting_reaches_what_doctor_had_set_aside_and_says_so(bench: StoreBench) -> None:
+    one, two = await two_sources(bench)
+    aside = set_aside(bench)
+    report = LongMemory(bench.runtime()).forget(rollouts=[RolloutId.parse("codex:a1")])
+    assert traces(bench.settings.home, CANARY) == []
+    left = [path for path in aside.rglob("*") if path.is_file()]
+    assert [path.stem for path in left] == [RolloutId.parse("codex:b2").source_id]
+    assert len(report.set_aside) == 2
+    assert one != two
+
+
+@pytest.mark.fault("M54")
+async def test_a_text_that_only_stands_in_what_was_set_aside_is_found_and_goes(bench: StoreBench) -> None:
+    await two_sources(bench)
+    service = LongMemory(bench.runtime())
+    aside = bench.settings.home / "quarantine" / "20261130T120000" / "notes.md"
+    aside.parent.mkdir(parents=True)
+    aside.write_text("the walrus knows")
+    assert service.find("Walrus knows").set_aside == ("quarantine/20261130T120000/notes.md",)
+    assert service.forget(text="Walrus knows").set_aside == ("quarantine/20261130T120000/notes.md",)
+    assert not aside.exists()
 
 
 async def test_forgetting_takes_the_blocks_hooks_have_built(bench: StoreBench) -> None:

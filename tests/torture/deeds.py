@@ -5,6 +5,7 @@ A deed is done once without a kill to learn what it ends in, then killed at ever
 
 from __future__ import annotations
 
+import shutil
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -66,6 +67,17 @@ def moved_on(world: World) -> None:
     world.say("d1", "worth nothing at all")
     with world.opened() as runtime:
         runtime.workspace.write_note("review", "Always ask for a review of `v-note-2` by two people.")
+
+
+def put_aside(world: World) -> None:
+    """As `moved_on`, and doctor once set a damaged database, a damaged version and a record aside."""
+    moved_on(world)
+    aside = world.home / "quarantine" / "20261119T090000"
+    generation = next((world.home / "generations").iterdir())
+    shutil.copytree(generation / "versions", aside / "generations" / generation.name / "versions")
+    records = generation / "memories_v2" / "rollout_summaries"
+    shutil.copytree(records, aside / "generations" / generation.name / "memories_v2" / "rollout_summaries")
+    shutil.copyfile(world.home / "state.db", aside / "state.db")
 
 
 def three_versions(world: World) -> None:
@@ -196,8 +208,8 @@ DEEDS: dict[str, Deed] = {
     "the first run": Deed(empty, run),
     "a run over grown, new and worthless sessions": Deed(moved_on, run),
     "a run over a session that became worthless": Deed(worthless, run),
-    "clear": Deed(moved_on, clear, clear, (CANARY, "part-a1", "v-note")),
-    "forget a session": Deed(moved_on, forget_session, forget_session, (CANARY, "part-b1")),
+    "clear": Deed(put_aside, clear, clear, (CANARY, "part-a1", "v-note")),
+    "forget a session": Deed(put_aside, forget_session, forget_session, (CANARY, "part-b1")),
     "forget a text": Deed(three_versions, forget_text, forget_text, (CANARY,)),
     "forget a note": Deed(moved_on, forget_note, forget_note, ("v-note-1",)),
     "forget what was never consolidated": Deed(withheld, forget_note, forget_note, ("v-note-1",)),
@@ -211,11 +223,11 @@ DEEDS: dict[str, Deed] = {
     "recovery of a publish to finish": Deed(cut(moved_on, run, "publish.after_install"), run),
     "recovery of a publish to undo": Deed(cut(moved_on, run, "publish.after_version"), run),
     "recovery of half a write": Deed(cut(moved_on, run, "workspace.summary.rename.before"), run),
-    "recovery of a clear": Deed(cut(moved_on, clear, "clear.after_state"), run, gone=(CANARY, "part-a1-1", "v-note")),
+    "recovery of a clear": Deed(cut(put_aside, clear, "clear.after_state"), run, gone=(CANARY, "part-a1-1", "v-note")),
     "recovery of a half deleted generation": Deed(
         cut(moved_on, clear, "workspace.generation.delete.empty.before"), run, gone=(CANARY, "part-a1-1", "v-note")
     ),
-    "recovery of a forget": Deed(cut(moved_on, forget_session, "forget.after_files"), run, gone=(CANARY, "part-b1")),
+    "recovery of a forget": Deed(cut(put_aside, forget_session, "forget.after_files"), run, gone=(CANARY, "part-b1")),
     "recovery of a forgotten text": Deed(
         cut(three_versions, forget_text, "forget.after_tombstone"), run, gone=(CANARY,)
     ),

@@ -26,7 +26,7 @@ from memory.workspace.testing import disk
 from tests.torture.deeds import Deed, finish
 from tests.torture.world import World, complaints, killed_at
 
-UNFINISHED = ("state", "permissions", "left-overs", "leases")
+UNFINISHED = ("state", "permissions", "left-overs", "leases", "quarantine")
 """Doctor's checks that may speak up between recovery and the next run: that there is work to do, and that a claim has
 not run out yet, is no disagreement."""
 
@@ -106,7 +106,7 @@ def settled(world: World, deed: Deed) -> None:
     report = world.run()
     assert report.outcome == "nothing", report
     with world.opened() as runtime:
-        assert complaints(runtime, ignoring=("permissions",)) == []
+        assert complaints(runtime, ignoring=("permissions", "quarantine")) == []
         for job in runtime.store.jobs.all("extract"):
             assert job.status in {"done", "released"}, job
     for text in deed.gone:
