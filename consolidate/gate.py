@@ -16,6 +16,7 @@ from memory import support
 from memory.clock import iso
 from memory.documents import BULLET, anchors, citations, claims, parse_rollout_summary, sections
 from memory.model import ANCHOR, HEADINGS, MAX_SUMMARY_BYTES, Claim, Manifest, Violation
+from memory.workspace.notes import AGENT, parse_note
 
 SUPPORT_SHARE = 0.34
 """Least share of a bullet's words that must stand in its cited sources."""
@@ -106,10 +107,11 @@ def source_from_rollout(citation: str, text: str) -> Source:
 
 
 def source_from_note(citation: str, text: str, *, order: str = "", pinned: bool = False) -> Source:
-    """A note: something a person asked to remember, so all of it is spoken."""
+    """A note: something a person asked to remember, so all of it is spoken; nothing of it when an agent wrote it of its
+    own accord."""
     body = FRONT_MATTER.sub("", text, count=1)
     lines = tuple(line.strip() for line in body.split("\n") if line.strip())
-    return Source(citation, body, lines, (body,), order, pinned)
+    return Source(citation, body, lines, () if parse_note(text).by == AGENT else (body,), order, pinned)
 
 
 def judge(case: Case) -> Verdict:

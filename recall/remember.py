@@ -75,8 +75,13 @@ def remember_note(
     pinned: bool,
     now: datetime,
     redactor: Redactor,
+    topic: str = "",
+    by: str = "",
 ) -> tuple[Note, Saved]:
-    """Writes a note of long memory; without a project it holds everywhere. Raises WorkspaceError or UsageError."""
+    """Writes a note of long memory; without a project it holds everywhere. Raises WorkspaceError or UsageError.
+
+    `by` is `agent` for what no person asked for: then nothing of it may become a preference.
+    """
     clean, struck = _redacted(text.strip(), redactor)
     taken = {note.name for note in workspace.notes().notes}
     note = workspace.write_note(
@@ -87,6 +92,8 @@ def remember_note(
         pinned=pinned,
         created=now,
         replace=bool(name) and name in taken,
+        topic=topic,
+        by=by,
     )
     return note, Saved(note.name, workspace.root / note.path, note.name in taken, struck)
 

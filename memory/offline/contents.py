@@ -54,8 +54,7 @@ def bare(sources: Iterable[Source]) -> list[Candidate]:
     found = []
     for source in sources:
         if source.row.is_note:
-            words = " ".join(re.findall(r"[^\W_]+", source.title)[:6])
-            found.append(Candidate(INDEX, words, (source.citation,), SHARED_RANK, source.order))
+            found.append(Candidate(INDEX, _note_words(source), (source.citation,), SHARED_RANK, source.order))
         else:
             by_project.setdefault(source.scope, []).append(source)
     for mine in by_project.values():
@@ -64,6 +63,15 @@ def bare(sources: Iterable[Source]) -> list[Candidate]:
             text = f"{_head(part[0])} ({part[0].outcome})"
             found.append(Candidate(INDEX, text, tuple(s.citation for s in part), SHARED_RANK, part[0].order))
     return found
+
+
+def _note_words(source: Source) -> str:
+    """The first words of a note; of one that no person asked for, without what would make a rule of them."""
+    words = re.findall(r"[^\W_]+", source.title)[:6]
+    if not source.spoken_terms:
+        while words and support.is_instruction(" ".join(words)):
+            del words[0]
+    return " ".join(words) or "—"
 
 
 def _single(first: Source, citations: tuple[str, ...], rank: float, known: Mapping[str, Source]) -> Candidate:

@@ -122,6 +122,9 @@ def _entries(source: Source) -> Iterable[Entry]:
     """The claims of one input with their section and weight: 4 pinned, 3 asked for, 2 stated, 1 by its form, 0 seen."""
     if source.row.is_note:
         for line in source.lines.get("", ()):
+            if not line.spoken:  # an agent's own words: a fact at most
+                yield _entry(source, line.text, TIPS, 1)
+                continue
             section, _, _ = _kind_section(line.text)
             yield _entry(source, line.text, section, 4 if source.row.pinned else 3, fixed=source.row.pinned)
         return

@@ -146,10 +146,11 @@ def _note(row: Row, text: str) -> Source | None:
     front = _FRONT.match(text)
     body = text[front.end() :] if front else text
     found = _note_lines(body)
-    lines = tuple(Line(line, spoken=True) for line in (found if row.pinned else found[:MAX_NOTE_LINES]))
+    fields = dict(re.findall(r"^(\w+)\s*:\s*(.*?)\s*$", front[1], re.MULTILINE)) if front else {}
+    spoken = fields.get("by", "user") == "user"
+    lines = tuple(Line(line, spoken=spoken) for line in (found if row.pinned else found[:MAX_NOTE_LINES]))
     if not lines:
         return None
-    fields = dict(re.findall(r"^(\w+)\s*:\s*(.*?)\s*$", front[1], re.MULTILINE)) if front else {}
     project = fields.get("project", "")
     everywhere = row.everywhere or not project or fields.get("scope") == "global"
     order = fields.get("created") or row.date
@@ -165,7 +166,7 @@ def _note(row: Row, text: str) -> Source | None:
         lines={"": lines},
         proof=text,
         terms=words,
-        spoken_terms=words,
+        spoken_terms=words if spoken else frozenset(),
     )
 
 

@@ -7,6 +7,8 @@ A note may begin with a block between two lines `---`:
     scope: global                      every project; the default where no project is named
     pinned: true                       may never be dropped from the summary
     created: 2026-11-28T09:14:00Z
+    topic: testing                     written by the memory tools; the text then begins with `# <title>`
+    by: agent                          an agent wrote it of its own accord: no person's words stand behind it
     ---
 """
 
@@ -35,10 +37,12 @@ letters, digits, `.`, `_` or `-` (at most 64) and `.md`; the text is plain UTF-8
     scope: global
     pinned: true
     created: 2026-11-28T09:14:00Z
+    by: agent
     ---
 
-All four are optional. Without `project` a note holds for every project. A pinned note may never be dropped from
-the summary. All notes together hold at most 512,000 bytes; links and credential files are not read.
+All are optional. Without `project` a note holds for every project. A pinned note may never be dropped from the
+summary. What is `by: agent` was not asked for by a person and never becomes a preference. All notes together hold at
+most 512,000 bytes; links and credential files are not read.
 """
 
 _CREDENTIALS = (
@@ -48,6 +52,8 @@ _CREDENTIALS = (
     *("credentials.*", "*_credentials.*", "*-credentials.*", "secrets.*", "service-account*.json"),
     *("client_secret*.json", "kubeconfig", "*.kubeconfig", "*.asc", "*.gpg"),
 )
+AGENT = "agent"
+"""Value of `by` of what an agent wrote of its own accord."""
 _QUIET = frozenset({".DS_Store", ".gitkeep", "Thumbs.db"})
 _FRONT_LINES = 20
 _FRONT_LINE = re.compile(r"(?P<key>[A-Za-z_]+)\s*:\s*(?P<value>.*?)\s*")
@@ -74,6 +80,24 @@ class Note:
     body: str = ""
     created: datetime | None = None
     sha256: str = ""
+    topic: str = ""
+    by: str = ""
+
+    @property
+    def by_agent(self) -> bool:
+        """Whether an agent wrote it of its own accord: then it is nothing a person said."""
+        return self.by == AGENT
+
+    @property
+    def title(self) -> str:
+        """Of a note of the memory tools: its first line, a heading; else empty."""
+        first, _, _ = self.body.partition("\n")
+        return first[2:].strip() if self.topic and first.startswith("# ") else ""
+
+    @property
+    def content(self) -> str:
+        """The text below the title."""
+        return self.body.partition("\n")[2].strip("\n") if self.title else self.body.strip("\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +234,8 @@ def _read(files: Files, entry: Entry, room: int, reading: _Reading) -> Note | No
         body=parsed.body,
         created=parsed.created,
         sha256=hashlib.sha256(content.data).hexdigest(),
+        topic=parsed.topic,
+        by=parsed.by,
     )
 
 
@@ -223,6 +249,8 @@ class ParsedNote:
     pinned: bool = False
     created: datetime | None = None
     problems: tuple[str, ...] = ()
+    topic: str = ""
+    by: str = ""
 
 
 def parse_note(text: str) -> ParsedNote:
@@ -252,11 +280,24 @@ def _with_front(front: list[str], body: str) -> ParsedNote:
         problems.append("`pinned` must be `true` or `false`")
     if created and parse_iso(created) is None:
         problems.append("`created` is no time such as 2026-11-28T09:14:00Z")
-    unknown = sorted(fields.keys() - {"project", "scope", "pinned", "created"})
+    by = fields.get("by", "").lower()
+    if by not in {"", "user", AGENT}:
+        problems.append("`by` must be `user` or `agent`")
+        by = AGENT  # of two readings the one that trusts less
+    unknown = sorted(fields.keys() - {"project", "scope", "pinned", "created", "topic", "by"})
     problems += [f"`{key}` is not a key of notes" for key in unknown]
     project = fields.get("project") or None
     is_global = scope.lower() == "global" or (project is None and scope.lower() != "project")
-    return ParsedNote(body, project, is_global, pinned.lower() in {"true", "yes"}, parse_iso(created), tuple(problems))
+    return ParsedNote(
+        body,
+        project,
+        is_global,
+        pinned.lower() in {"true", "yes"},
+        parse_iso(created),
+        tuple(problems),
+        fields.get("topic", ""),
+        by,
+    )
 
 
 def check_new(name: str, text: str) -> None:
@@ -272,12 +313,23 @@ def check_new(name: str, text: str) -> None:
         raise WorkspaceError(f"The note {name} holds control characters.", hint="Use plain text.")
 
 
-def print_note(text: str, *, project: str | None, is_global: bool, pinned: bool, created: datetime | None) -> str:
+def print_note(
+    text: str,
+    *,
+    project: str | None,
+    is_global: bool,
+    pinned: bool,
+    created: datetime | None,
+    topic: str = "",
+    by: str = "",
+) -> str:
     """The file of a note: front matter where there is something to say in it, then the text."""
     front = [f"project: {_one_line(project)}"] if project else []
     front += ["scope: global"] if is_global else []
     front += ["pinned: true"] if pinned else []
     front += [f"created: {iso(created)}"] if created else []
+    front += [f"topic: {_one_line(topic)}"] if topic else []
+    front += [f"by: {_one_line(by)}"] if by else []
     body = text.strip("\n") + "\n"
     if not front and not text.startswith("---"):
         return body

@@ -33,6 +33,7 @@ from memory.workspace.layout import encode, sha256_text
 from memory.workspace.locks import locked
 from memory.workspace.notes import Note, NotesReading
 from memory.workspace.staging import Staging
+from memory.workspace.topics import Topics
 from memory.workspace.versions import Version
 
 SUMMARY = layer.writing("workspace.summary")
@@ -74,6 +75,7 @@ class Workspace:
         self._generation = Files(home, f"{layout.GENERATIONS}/{generation}")
         self._files = self._generation.below(layout.MEMORIES)
         self.root: Path = self._files.full()
+        self.topics = Topics(self._files, self._locked)
 
     @classmethod
     def open(cls, home: Path, generation: str, *, create: bool = True) -> Workspace:
@@ -211,6 +213,8 @@ class Workspace:
         pinned: bool = False,
         created: datetime | None = None,
         replace: bool = False,
+        topic: str = "",
+        by: str = "",
     ) -> Note:
         """Returns only when the note is on disk for good. `text` must be redacted by the caller.
 
@@ -220,7 +224,9 @@ class Workspace:
         path = note_files.note_path(layout.check_note_name(name))
         note_files.check_new(name, text)
         data = encode(
-            note_files.print_note(text, project=project, is_global=is_global, pinned=pinned, created=created),
+            note_files.print_note(
+                text, project=project, is_global=is_global, pinned=pinned, created=created, topic=topic, by=by
+            ),
             "The note",
         )
         with self._locked():
