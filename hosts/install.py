@@ -28,7 +28,9 @@ from hosts.edit import Found, HostConfigError
 from hosts.notify import CHAIN
 from hosts.versions import Program
 
-HOOK, NOTIFY = "slowwave-hook", "slowwave-notify"
+HOOK, NOTIFY, PROGRAM = "slowwave-hook", "slowwave-notify", "slowwave"
+SERVER = "slowwave"
+"""What our server of memory tools is called in a host's configuration."""
 FOLDER_MODE, FILE_MODE = 0o700, 0o600
 
 
@@ -49,7 +51,25 @@ class Command:
 
     def remember(self) -> list[str]:
         """The same installation's command line, for keeping what the user asks to remember."""
-        return [*self.argv[:-1], str(Path(self.argv[-1]).with_name("slowwave")), "remember"]
+        return self.program("remember")
+
+    def server(self) -> list[str]:
+        """For hosts that speak the Model Context Protocol: the memory tools."""
+        return self.program("mcp")
+
+    def program(self, command: str) -> list[str]:
+        """A command of the same installation."""
+        return [*self.argv[:-1], str(Path(self.argv[-1]).with_name(PROGRAM)), command]
+
+    @staticmethod
+    def is_our_server(entry: object) -> bool:
+        """Whether a server's entry (`command`, `args`) is one we wrote, from whichever installation. One that a person
+        wrote starts the program by its name or in another way."""
+        command, args = (entry.get("command"), entry.get("args")) if isinstance(entry, dict) else (None, None)
+        if not isinstance(command, str) or not isinstance(args, list) or not all(isinstance(x, str) for x in args):
+            return False
+        words = [command, *args]
+        return "-I" in words and words[-1] == "mcp" and words[-2].endswith(f"/{PROGRAM}")
 
     @staticmethod
     def is_ours(command: str) -> bool:
@@ -85,6 +105,8 @@ class Target:
     """(text, text before us or "" when unknown) -> the text without us."""
     holds: Callable[[str], bool]
     """Whether our part is in it."""
+    private: bool = False
+    """The file may hold keys of the user's: no copy of it is kept, only what was changed at which place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +198,16 @@ def install(host: Host, folder: Path, records: Path, command: Command) -> list[C
     for found in (found for _, found, _, after in plans if found.data != after):
         edit.check_writable(found)
     made = _missing_folders([found.real for _, found, _, after in plans if after is not None])
-    kept = {str(target.path): _keep(records, host.name, target.path, base) for target, _, base, _ in plans}
-    files = {str(target.path): Entry(kept[str(target.path)], _sha(after)) for target, _, _, after in plans}
+    kept = {
+        str(target.path): None if target.private else _keep(records, host.name, target.path, base)
+        for target, _, base, _ in plans
+    }
+    files = {
+        str(target.path): Entry(
+            kept[str(target.path)], _sha(after), _patch(base.data, after) if target.private else None
+        )
+        for target, _, base, after in plans
+    }
     Record(files, sorted({*record.folders, *made})).save(records / f"{host.name}.json")
     edit.replace_all([(found, after) for _, found, _, after in plans])
     changes = []
@@ -241,7 +271,7 @@ def _state(files: list[Path], wanted: list[Path], without: list[Target]) -> str:
 def _base(target: Target, found: Found, record: Record) -> Found:
     """The file without us: the kept copy where nobody touched it since, else the text without our part."""
     entry = record.files.get(str(target.path))
-    original = entry.original(found) if entry else None
+    original = entry.original(found) if entry and entry.knows(found) else None
     if original is not None and record.untouched(target.path, found):
         return original
     if found.data is None or not target.holds(found.text):
@@ -253,16 +283,29 @@ def _base(target: Target, found: Found, record: Record) -> Found:
 # -- what we remember of an installation ------------------------------------------------------------------------------
 
 
+Patch = tuple[int, int, str]
+"""Start and end of the bytes we put in, and those that stood there: white space, or nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One file: where its former content is kept (None: there was none) and the hash of what we wrote ("" for no
-    file)."""
+    """One file: where its former content is kept (None: there was none, or `patch` gives it back) and the hash of what
+    we wrote ("" for no file)."""
 
     copy: Path | None
     written: str
+    patch: Patch | None = None
+
+    def knows(self, found: Found) -> bool:
+        """Whether the former content can be had; a patch only fits what we wrote."""
+        return self.patch is None or self.written == _sha(found.data)
 
     def original(self, found: Found) -> Found | None:
         """The file before us; None when the copy is gone."""
+        if self.patch is not None:
+            start, end, former = self.patch
+            data = found.data or b""
+            return Found(found.real, data[:start] + former.encode("latin-1") + data[end:], found.mode)
         if self.copy is None:
             return Found(found.real, None, found.mode)
         try:
@@ -284,7 +327,7 @@ class Record:
         try:
             data = json.loads(path.read_bytes())
             files = {
-                name: Entry(Path(entry["copy"]) if entry["copy"] else None, str(entry["sha256"]))
+                name: Entry(Path(entry["copy"]) if entry["copy"] else None, str(entry["sha256"]), _as_patch(entry))
                 for name, entry in data["files"].items()
             }
             return cls(files, [str(folder) for folder in data["folders"]])
@@ -293,7 +336,7 @@ class Record:
 
     def save(self, path: Path) -> None:
         files = {
-            name: {"copy": str(entry.copy) if entry.copy else None, "sha256": entry.written}
+            name: {"copy": str(entry.copy) if entry.copy else None, "sha256": entry.written, "patch": entry.patch}
             for name, entry in self.files.items()
         }
         _write_private(path, json.dumps({"files": files, "folders": self.folders}, indent=2).encode() + b"\n")
@@ -307,6 +350,23 @@ class Record:
             if entry.copy is not None:
                 entry.copy.unlink(missing_ok=True)
         path.unlink(missing_ok=True)
+
+
+def _as_patch(entry: Mapping[str, Any]) -> Patch | None:
+    said = entry.get("patch")
+    return None if said is None else (int(said[0]), int(said[1]), str(said[2]))
+
+
+def _patch(before: bytes | None, after: bytes | None) -> Patch | None:
+    """What gives `before` back from `after`, which differs from it at one place; None where there was no file."""
+    if before is None or after is None:
+        return None
+    start = next(
+        (i for i, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), min(len(before), len(after))
+    )
+    rest = min(len(before), len(after)) - start
+    tail = next((i for i in range(rest) if before[-1 - i] != after[-1 - i]), rest)
+    return start, len(after) - tail, before[start : len(before) - tail].decode("latin-1")
 
 
 def _sha(data: bytes | None) -> str:

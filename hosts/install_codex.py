@@ -4,6 +4,10 @@ Codex runs a hook only after its user approved it, and knows it by file, event a
 text is fixed, and the approval is never written for the user. Codex itself rewrites `config.toml` (trusted folders,
 approved hooks); `hooks.json` it leaves alone, which is why ours go there.
 
+The memory tools are an MCP server in `config.toml`, the one place Codex reads servers from; what the user or Codex adds
+to its table (a switch, an approval of a tool) stays there when it is renewed, and a server of the user's own by the
+same name is left alone.
+
 `notify` needs no approval, but Codex passes it the prompt on the command line, where other users of the machine may see
 it. So none is set where there was none; where the user has one, ours runs first and then becomes theirs.
 """
@@ -18,7 +22,7 @@ from typing import Any
 
 from hosts import edit
 from hosts.edit import HostConfigError, Json, Statement
-from hosts.install import NOTIFY, Command, Finding, Target
+from hosts.install import HOOK, NOTIFY, SERVER, Command, Finding, Target
 from hosts.install_claude import holds as holds_hooks
 from hosts.notify import CHAIN
 
@@ -30,6 +34,9 @@ EVENTS: dict[str, tuple[str, int]] = {
     "SessionEnd": ("", 3),
 }
 """Event -> matcher and time-out in seconds; Codex allows SessionEnd three."""
+
+NOT_OURS = "{path} has a server named slowwave of your own, which stays: Codex gets the memory tools it offers."
+BY_HAND = "{path} has its MCP servers in a form that nothing can be added to: add slowwave there (docs/mcp.md)."
 
 CONTEXT_TOKENS = 2_500
 """What Codex takes from a hook before it puts the rest into a file; its own default, written out so that it stays."""
@@ -51,12 +58,13 @@ class Codex:
     def targets(self, folder: Path, command: Command) -> list[Target]:
         config, hooks = folder / "config.toml", folder / "hooks.json"
         inline = self._inline(folder, command)
+        more = server_extras(edit.read(config).text, config)
         return [
             Target(
                 config,
-                lambda text: add_to_config(text, command, config, hooks=inline),
+                lambda text: add_server(add_to_config(text, command, config, hooks=inline), command, config, more),
                 lambda text, original: strip_config(text, original, config),
-                lambda text: bool(positions(text, config)) or _our_notify(edit.load_toml(text, config)) is not None,
+                lambda text: _holds_config(text, config),
             ),
             Target(
                 hooks,
@@ -101,7 +109,7 @@ class Codex:
             found.append(Finding("not_trusted", text, blocks=untrusted == len(keys)))
         if switched := sum(1 for state in states if state.get("enabled") is False):
             found.append(Finding("hooks_off", f"{switched} of {len(keys)} hooks are switched off in Codex (/hooks)."))
-        return found
+        return found + _server_findings(edit.read(path).text, path)
 
 
 def groups(command: Command) -> dict[str, Json]:
@@ -146,6 +154,86 @@ def add_to_config(text: str, command: Command, path: Path, *, hooks: bool) -> st
     return result
 
 
+def add_server(text: str, command: Command, path: Path, more: str = "") -> str:
+    """Appends the server of memory tools, with `more` in its table; as it was where that cannot be done, or where the
+    user has a server of that name."""
+    data = edit.load_toml(text, path)
+    servers = data.get("mcp_servers", {})
+    if not isinstance(servers, dict) or SERVER in servers:
+        return text
+    newline = "\r\n" if "\r\n" in text else "\n"
+    joint = newline if text.endswith(("\n", "")) and text else ""
+    program, *arguments = command.server()
+    lines = [
+        f"[mcp_servers.{SERVER}]",
+        f"command = {edit.toml_string(program)}",
+        f"args = {edit.toml_array(arguments)}",
+    ]
+    result = text + ("" if not text or text.endswith("\n") else newline) + joint + newline.join(lines) + newline + more
+    entry = {"command": program, "args": arguments}
+    try:
+        made = edit.load_toml(result, path)
+    except HostConfigError:  # servers in an inline table cannot be added to
+        return text
+    others = {**made, "mcp_servers": {n: s for n, s in made["mcp_servers"].items() if n != SERVER}}
+    added = {key: made["mcp_servers"][SERVER].get(key) for key in entry}
+    return result if added == entry and others == {**data, "mcp_servers": servers} else text
+
+
+def server_extras(text: str, path: Path) -> str:
+    """What stands in the table of our server beside what we wrote, as it is written."""
+    if not _our_server(edit.load_toml(text, path)):
+        return ""
+    parts = edit.statements(text)
+    kept = []
+    for index in _server_parts(parts):
+        part = parts[index]
+        ours = len(part.table) == 2 and (part.header or part.data.keys() & {"command", "args"})
+        if not ours and not (part.blank and not text[part.start : part.end].strip()):
+            kept.append(text[part.start : part.end])
+    return "".join(kept)
+
+
+def _our_server(data: Json) -> bool:
+    return Command.is_our_server(_dict(data.get("mcp_servers")).get(SERVER))
+
+
+def _server_parts(parts: list[Statement]) -> list[int]:
+    """The statements of our server's table and the tables in it; blank lines and comments behind it are not its own."""
+    found = [i for i, part in enumerate(parts) if part.table[:2] == ("mcp_servers", SERVER)]
+    last = max((i for i in found if not parts[i].blank), default=-1)
+    return [i for i in found if i <= last]
+
+
+def _strip_server(text: str, path: Path) -> str:
+    """Removes our server's table, and the blank line before it where it is the last thing in the file."""
+    if not _our_server(edit.load_toml(text, path)):
+        return text
+    parts = edit.statements(text)
+    gone = set(_server_parts(parts))
+    first = min(gone)
+    if first and parts[first - 1].blank and not text[parts[first - 1].start : parts[first - 1].end].strip():
+        gone.add(first - 1)
+    return "".join(text[part.start : part.end] for i, part in enumerate(parts) if i not in gone)
+
+
+def _server_findings(text: str, path: Path) -> list[Finding]:
+    entry = _dict(edit.load_toml(text, path).get("mcp_servers")).get(SERVER)
+    if entry is None:
+        addable = add_server(text, Command((HOOK,)), path) != text
+        return [] if addable else [Finding("mcp_by_hand", BY_HAND.format(path=path))]
+    if not Command.is_our_server(entry):
+        return [Finding("mcp_taken", NOT_OURS.format(path=path))]
+    if _dict(entry).get("enabled") is False:
+        return [Finding("mcp_off", f"The memory tools are switched off by `enabled = false` in {path}.")]
+    return []
+
+
+def _holds_config(text: str, path: Path) -> bool:
+    data = edit.load_toml(text, path)
+    return bool(positions(text, path)) or _our_notify(data) is not None or _our_server(data)
+
+
 def _tables(command: Command) -> list[str]:
     lines: list[str] = []
     for event, group in groups(command).items():
@@ -165,7 +253,7 @@ def strip_config(text: str, original: str, path: Path) -> str:
         former = next((s for s in edit.statements(original) if "notify" in s.data and not s.table), None)
         line = original[former.start : former.end] if former and former.data["notify"] == theirs else ""
         text = _set_notify(text, line or (f"notify = {edit.toml_array(theirs)}" if theirs else ""))
-    return _strip_tables(text)
+    return _strip_tables(_strip_server(text, path))
 
 
 def _our_notify(data: Json) -> list[str] | None:

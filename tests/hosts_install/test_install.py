@@ -44,6 +44,12 @@ def put(path: Path, text: str) -> Path:
     return path
 
 
+def server_table(command: Command) -> str:
+    """What Codex is told of the memory tools."""
+    program, *arguments = command.server()
+    return f'\n[mcp_servers.slowwave]\ncommand = "{program}"\nargs = {json.dumps(arguments)}\n'
+
+
 def codes(host: Host, folder: Path, command: Command) -> list[str]:
     return [finding.code for finding in status(host, folder, PROGRAM, command).findings]
 
@@ -83,7 +89,7 @@ def test_codex_hooks_go_into_a_file_of_their_own_and_the_configuration_stays(
     config = put(tmp_path / "config.toml", CODEX_CONFIG.replace("notify", "# notify"))
     before = config.read_bytes()
     install(Codex(), tmp_path, records, command)
-    assert config.read_bytes() == before
+    assert config.read_bytes() == before + server_table(command).encode()
     assert (tmp_path / "hooks.json").is_file()
 
 
@@ -112,7 +118,7 @@ def test_an_existing_notify_is_chained_behind_ours_and_comes_back(
 
 def test_no_notify_is_set_where_there_was_none(tmp_path: Path, records: Path, command: Command) -> None:
     install(Codex(), tmp_path, records, command)
-    assert not (tmp_path / "config.toml").exists()
+    assert "notify" not in tomllib.loads((tmp_path / "config.toml").read_text("utf-8"))
 
 
 @pytest.mark.fault("O45")
@@ -125,7 +131,8 @@ def test_settings_of_the_host_stay_the_users(tmp_path: Path, records: Path, comm
     settings = json.loads((tmp_path / "c" / "settings.json").read_text("utf-8"))
     assert settings["autoMemoryEnabled"] is True
     assert settings["disableAllHooks"] is True
-    assert (tmp_path / "x" / "config.toml").read_text("utf-8") == "[features]\nmemories = true\nhooks = false\n"
+    config = (tmp_path / "x" / "config.toml").read_text("utf-8")
+    assert config == "[features]\nmemories = true\nhooks = false\n" + server_table(command)
 
 
 @pytest.mark.fault("O32")
@@ -216,7 +223,7 @@ def test_uninstalling_what_was_never_installed_changes_nothing(tmp_path: Path, r
 
 def test_a_copy_of_the_file_is_kept_for_its_owner_alone(tmp_path: Path, records: Path, command: Command) -> None:
     put(tmp_path / "settings.json", '{"env": {"KEY": "secret"}}')
-    change, _ = install(Claude(), tmp_path, records, command)
+    change, *_ = install(Claude(), tmp_path, records, command)
     assert change.copy is not None
     assert change.copy.read_text("utf-8") == '{"env": {"KEY": "secret"}}'
     assert change.copy.stat().st_mode & 0o777 == 0o600
@@ -390,6 +397,7 @@ def test_the_approvals_codex_keeps_are_found_by_its_own_names(tmp_path: Path, re
     state = "".join(
         f'[hooks.state."{tmp_path}/hooks.json:{event}:0:0"]\ntrusted_hash = "sha256:00"\n' for event in events
     )
+    state = (tmp_path / "config.toml").read_text("utf-8") + state
     put(tmp_path / "config.toml", state)
     assert codes(Codex(), tmp_path, command) == []
     put(tmp_path / "config.toml", state + "enabled = false\n")

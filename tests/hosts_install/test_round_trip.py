@@ -67,6 +67,8 @@ TABLES = [
     '[[hooks.PreToolUse]]\nmatcher = "a"\n# x\n[[hooks.PreToolUse.hooks]]\ntype = "command"\ncommand = """x"""\n\n',
     '[hooks]\nSessionStart = [{ hooks = [{ type = "command", command = "inline" }] }]\n',
     "[mcp_servers.x]\ncommand = 'notify'\nargs = ['slow', 'wave']",
+    '[mcp_servers.slowwave]\ncommand = "slowwave"\nargs = ["mcp"]\n[mcp_servers.slowwave.env]\nA = "b"\n',
+    "mcp_servers.y = { command = 'y' }\n",
 ]
 
 
@@ -113,6 +115,18 @@ def round_trip(host: Host, files: dict[str, bytes | None]) -> None:
 @given(json_files())
 def test_claude_settings_come_back_byte_for_byte(data: bytes) -> None:
     round_trip(Claude(), {"settings.json": data})
+
+
+@pytest.mark.fault("O45")
+@settings(max_examples=40, deadline=None)
+@given(json_files(), st.none() | st.dictionaries(words, values, max_size=2))
+def test_the_servers_of_claude_come_back_byte_for_byte_without_a_copy(
+    data: bytes, servers: dict[str, Any] | None
+) -> None:
+    if servers is not None:
+        mark, text = data[:3] if data[:1] == b"\xef" else b"", data.decode("utf-8-sig")
+        data = mark + json.dumps({**json.loads(text), "mcpServers": servers}, ensure_ascii=False).encode()
+    round_trip(Claude(), {".claude.json": data})
 
 
 @pytest.mark.fault("O45")
