@@ -34,12 +34,15 @@ RESERVED = frozenset(
         "CACHE",
         "HOOK_LOG",
         "HOSTS",
+        "SERVICE_WORKER",
     }
 )
 """`SLOWWAVE_<name>` variables that are not settings: places, test data and the mark of our own sessions."""
 
 OWN_SESSION_VARIABLE = "SLOWWAVE_OWN_SESSION"
 """Set in the environment of every agent process we start, so that its session is never evidence [Z068]."""
+
+WORKER_VARIABLE = "SLOWWAVE_SERVICE_WORKER"
 
 
 class Section(BaseModel):
@@ -210,6 +213,22 @@ class ScheduleSettings(Section):
     enabled: bool = True
 
 
+class ServiceSettings(Section):
+    """What `slowwave up` starts."""
+
+    host: str = "127.0.0.1"
+    """Where the dashboard listens; anywhere but on loopback it wants `token`."""
+    port: int = Field(default=4816, ge=0, le=65_535)
+    """The dashboard's; another one is taken where it is in use. 0 takes a free one."""
+    token: SecretStr = SecretStr("")
+    names: tuple[str, ...] = ()
+    """Further names people may call the dashboard by."""
+    prefect_port: int = Field(default=0, ge=0, le=65_535)
+    """The server's own; 0 takes a free one."""
+    wake_minutes: float = Field(default=5, ge=0)
+    """Least time between two runs woken by hooks."""
+
+
 class StateSettings(Section):
     url: SecretStr = SecretStr("")
     """SQLAlchemy URL, it may hold a password; empty is SQLite in the home."""
@@ -239,7 +258,14 @@ class Settings(Section):
     index: IndexSettings = IndexSettings()
     mcp: McpSettings = McpSettings()
     schedule: ScheduleSettings = ScheduleSettings()
+    service: ServiceSettings = ServiceSettings()
     state: StateSettings = StateSettings()
+    prefect_url: str = Field(default="", repr=False)
+    """`PREFECT_API_URL` of the environment: somebody's own Prefect server, used instead of ours."""
+    prefect_auth: SecretStr = SecretStr("")
+    """`PREFECT_API_AUTH_STRING`, what that server wants."""
+    service_worker: str = ""
+    """In a run's process that the service started: the service's worker, as `<pid>:<when it began>`."""
     own_session: bool = False
     """Whether this process belongs to a session that slowwave started itself: then nothing runs in it [Z068 O12]."""
     host_environment: dict[str, str] = Field(default_factory=dict)
@@ -262,6 +288,7 @@ SECTIONS: tuple[str, ...] = (
     "index",
     "mcp",
     "schedule",
+    "service",
     "state",
 )
 DEFAULT_STORE = "default"
@@ -310,6 +337,9 @@ def load(
         "store": store,
         "config": config,
         "overridden": frozenset(overridden),
+        "prefect_url": env.get("PREFECT_API_URL", ""),
+        "prefect_auth": SecretStr(env.get("PREFECT_API_AUTH_STRING", "")),
+        "service_worker": env.get(WORKER_VARIABLE, ""),
         "own_session": bool(env.get(OWN_SESSION_VARIABLE)),
         "host_environment": {name: env[name] for name in HOST_VARIABLES if name in env},
     }
