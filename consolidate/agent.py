@@ -59,11 +59,14 @@ async def work(
     context: CallContext,
     tokens: Tokens,
     session: Session | None = None,
+    ours: Callable[[], None] = lambda: None,
 ) -> tuple[str, Verdict]:
     """Lets the agent work until the gate accepts its candidate or a budget ends.
 
     `must_read` are the paths of new and changed inputs: an agent that looked at neither them nor the diff has not
-    done its work, whatever it says [M4].
+    done its work, whatever it says [M4]. `ours` raises FencedError when the claim is gone: it is asked before every
+    request, so that nothing is paid for that cannot be published, and a cleared folder is not taken for a fault of
+    the agent.
 
     Returns the accepted text and the verdict. Raises GateRejected (violations of the last candidate),
     BudgetExceeded (`consolidate.max_requests`, or a ceiling of the ledger), TimeoutModelError (`batch_minutes`),
@@ -75,6 +78,7 @@ async def work(
     window = await runtime.or_stop(runtime.consolidate_model.window())
     verdict: Verdict | None = None
     while True:
+        ours()
         reply = await _turn(runtime, session, context, tokens, deadline, window, verdict)
         session.messages.append(Message("assistant", reply.text, reply.tool_calls))
         if reply.tool_calls:

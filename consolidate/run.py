@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -296,6 +296,7 @@ async def _attempt(
                 context=context,
                 tokens=runtime.tokens,
                 session=session,
+                ours=lambda: _prolong(runtime, lease),
             )
         else:
             # Every source is gone: what remains is the empty form, and no model is needed to write it.
@@ -457,6 +458,12 @@ def _failed(runtime: Runtime, lease: Lease, error: SlowwaveError, session: agent
     return Failed(error.code, str(error), violations, session.requests, retry_at, tuple(session.transcript))
 
 
+def _prolong(runtime: Runtime, lease: Lease) -> None:
+    """Raises FencedError when the claim is no longer ours."""
+    with suppress(StateBusyError):  # the next one will do
+        runtime.store.jobs.heartbeat(lease, runtime.settings.consolidate.lease_minutes * 60)
+
+
 @asynccontextmanager
 async def _heartbeat(runtime: Runtime, lease: Lease) -> AsyncIterator[None]:
     """Keeps the lease alive while the agent works. When it is lost, the work is cancelled and FencedError raised: what
@@ -470,9 +477,7 @@ async def _heartbeat(runtime: Runtime, lease: Lease) -> AsyncIterator[None]:
         while True:
             await asyncio.sleep(seconds / HEARTBEATS)
             try:
-                runtime.store.jobs.heartbeat(lease, seconds)
-            except StateBusyError:
-                continue
+                _prolong(runtime, lease)
             except FencedError as error:
                 lost.append(error)
                 owner.cancel()

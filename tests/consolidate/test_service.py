@@ -87,6 +87,7 @@ async def test_a_consolidation_that_began_before_a_clear_cannot_publish_after_it
     bench.model.repeat_last = True
     outcome = await run(bench.runtime(consolidate={"max_requests": 4}))
     assert isinstance(outcome, Failed), outcome
+    assert (outcome.error, outcome.requests) == ("fenced", 1), "nothing more is asked once it cannot be published"
     assert traces(bench.settings.home, CANARY) == []
 
 

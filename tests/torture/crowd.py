@@ -78,6 +78,7 @@ class Crowd:
 
     def _other(self, do: Callable[[World, random.Random], None], number: int) -> None:
         chance = random.Random(f"{self.seed}/other/{number}")
+        self._wait_for_work()
         for _ in range(self.rounds):
             time.sleep(0.1 + chance.random() * 0.3)
             try:
@@ -86,6 +87,13 @@ class Crowd:
                 continue
             except SlowwaveError as error:
                 self._note(f"{do.__name__}: {error.code}: {error}", unless=EXPECTED, code=error.code)
+
+    def _wait_for_work(self) -> None:
+        """Until the first session was extracted: on a busy machine a clear would else come before anybody's work, and
+        there would be nothing it could lose."""
+        end = time.monotonic() + 60
+        while not self.world().answers() and time.monotonic() < end:
+            time.sleep(0.01)
 
     def _note(self, text: str, *, unless: frozenset[str], code: str) -> None:
         if code not in unless:
