@@ -6,6 +6,7 @@ Each one is a method of `recall.tools.MemoryTools`; nothing is decided here but 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -18,6 +19,7 @@ from memory.errors import UsageError
 if TYPE_CHECKING:
     from recall.tools import MemoryTools
 
+_log = logging.getLogger("slowwave.mcp")
 MAX_QUERY = 10_000
 MAX_ID = 200
 MAX_CONTENT = 50_000
@@ -121,6 +123,9 @@ class Tool:
         try:
             return self.arguments.model_validate(said if said is not None else {})
         except ValidationError as error:
+            named = {str(part) for one in error.errors(include_input=False) for part in one["loc"]}
+            if named & {"scope", "project"}:
+                _log.warning("a call of %s named another project than its own; it was refused", self.name)
             raise UsageError(f"{self.name}: {_explained(error, self.arguments)}") from None
 
 
