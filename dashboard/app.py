@@ -25,6 +25,7 @@ from memory.errors import (
     SlowwaveError,
     StateBusyError,
     UnknownReference,
+    UnreadableRollout,
     UsageError,
     WorkspaceError,
 )
@@ -82,7 +83,7 @@ def status_of(error: SlowwaveError) -> int:
     """Which answer an error is: the asker's, another process's that works just now, or ours."""
     if isinstance(error, CsrfError):
         return HTTPStatus.FORBIDDEN
-    if isinstance(error, UnknownReference):
+    if isinstance(error, UnknownReference | UnreadableRollout):
         return HTTPStatus.NOT_FOUND
     if isinstance(error, StateBusyError | FencedError | InputsChangedError):
         return HTTPStatus.CONFLICT

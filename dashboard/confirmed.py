@@ -17,6 +17,7 @@ from memory.model import HEADINGS, Claim
 from memory.project import project_of
 from memory.settings import Settings
 from memory.state import Store
+from memory.state.browse import VersionHead, version_heads
 from recall import inject, scope
 from recall.policy import TRAITS, parts_of
 from recall.scope import Published, Source, Viewer
@@ -98,6 +99,12 @@ def _whose(line: scope.Line, sources: Mapping[str, Source]) -> tuple[tuple[str, 
     projects = tuple(dict.fromkeys(source.project for source in cited if source.project and not source.everywhere))
     everywhere = line.section == scope.PROFILE or any(source.everywhere for source in cited) or len(projects) >= 2
     return projects, everywhere
+
+
+def head(store: Store) -> VersionHead | None:
+    """The latest version without its manifest."""
+    found, _ = version_heads(store, limit=1)
+    return found[0] if found else None
 
 
 def viewer_of(store: Store, project: str) -> Viewer:

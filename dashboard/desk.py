@@ -13,6 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 from threading import Lock
 from typing import Annotated, Any
@@ -90,7 +91,9 @@ class Desk:
             return self._said.pop(name, None)
 
 
+@cache
 def _templates() -> jinja2.Environment:
+    """Compiled once for every application of a process."""
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
         autoescape=True,
@@ -232,8 +235,11 @@ class Look(Visitor):
     def redactor(self) -> Redactor:
         return self.desk.redactor(self.settings)
 
-    def long_memory(self) -> LongMemory:
-        """The service through which memory is changed, as the commands use it. No model is asked, so none is needed."""
+    def long_memory(self, *, recover: bool = True) -> LongMemory:
+        """The service through which memory is changed, as the commands use it. No model is asked, so none is needed.
+
+        `recover` settles what an interrupted process left, as every command does; not where one only looks.
+        """
         tokens = ByteTokens()
         model = OfflineModel()
         run_id = new_run_id(self.desk.clock)
@@ -251,7 +257,8 @@ class Look(Visitor):
             redactor=self.redactor,
         )
         memory = LongMemory(runtime)
-        memory.recover()
+        if recover:
+            memory.recover()
         return memory
 
 

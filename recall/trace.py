@@ -117,7 +117,7 @@ class Tracer:
 
     def rollout(self, row: RolloutRow) -> RolloutTrace:
         lines = tuple(claim for claim in claims(self._workspace.summary() or "") if _cites(claim, row.id))
-        text = self._workspace.rollout_summaries().get(row.id.source_id, "")
+        text = self._workspace.rollout_summary(row.id.source_id) or ""
         return RolloutTrace(
             row,
             self._store.jobs.get("extract", str(row.id)),
@@ -140,13 +140,13 @@ class Tracer:
             if note is None:
                 return Support(citation, citation, "", problem="the note is gone")
             return Support(citation, citation, note.path, (self._redactor.redact(note.body.strip()),))
-        texts = self._workspace.rollout_summaries()
-        source_id = next((name for name in texts if name.startswith(citation)), None)
-        if source_id is None:
+        source_id = next((name for name in sorted(self._workspace.source_ids()) if name.startswith(citation)), "")
+        text = self._workspace.rollout_summary(source_id) if source_id else None
+        if text is None:
             return Support(citation, citation, "", problem="its rollout summary is gone")
         path = self._workspace.rollout_summary_path(source_id)
         try:
-            header, body = parse_rollout_summary(texts[source_id])
+            header, body = parse_rollout_summary(text)
         except ValueError as error:
             return Support(citation, citation, path, problem=f"its rollout summary is damaged: {error}")
         bullets = nearest(claim.text, body)

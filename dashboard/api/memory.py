@@ -53,3 +53,20 @@ def read_memory(look: AnyLook) -> Summary:
             for one in confirmed.lines(published)
         ],
     )
+
+
+class ProjectCount(Answer):
+    """A project and how many sessions were seen in it."""
+
+    id: str
+    name: str
+    sessions: int
+
+
+@router.get("/projects")
+def read_projects(look: AnyLook) -> list[ProjectCount]:
+    """Every project a session belongs to, most sessions first."""
+    return [
+        ProjectCount(id=one.id, name=plain(one.name, look.redactor), sessions=one.rollouts)
+        for one in look.store.rollouts.projects()
+    ]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dashboard.pages import common, memory
+from dashboard.pages import common, memory, sessions
 
-ROUTERS = [common.router, memory.router]
+ROUTERS = [common.router, memory.router, sessions.router]
 
 NAVIGATION = [
     # (key of its name, address)
     ("nav.memory", "/memory"),
+    ("nav.sessions", "/sessions"),
 ]

@@ -86,13 +86,13 @@ class Rollouts(Aggregate):
     def get(self, rollout: RolloutId, tx: Tx | None = None) -> RolloutRow | None:
         with self._db.read(tx) as connection:
             row = connection.execute(select(*_COLUMNS).where(rollouts.c.id == str(rollout))).one_or_none()
-        return None if row is None else _row(row)
+        return None if row is None else row_of(row)
 
     def all(self, tx: Tx | None = None) -> list[RolloutRow]:
         """Every row, newest activity first, unknown activity last."""
         order = (rollouts.c.last_event.is_(None), rollouts.c.last_event.desc(), rollouts.c.id)
         with self._db.read(tx) as connection:
-            return [_row(row) for row in connection.execute(select(*_COLUMNS).order_by(*order))]
+            return [row_of(row) for row in connection.execute(select(*_COLUMNS).order_by(*order))]
 
     def set_reasons(self, reasons: Mapping[RolloutId, tuple[Reason, str]], tx: Tx | None = None) -> None:
         """Sets reason and detail of the rows that exist; others are passed over."""
@@ -156,7 +156,7 @@ class Rollouts(Aggregate):
         order = (c.last_event.is_(None), c.last_event.desc(), c.id)
         with self._db.read(tx) as connection:
             query = select(*_COLUMNS).where(wanted).order_by(*order).limit(limit)
-            found = [_row(row) for row in connection.execute(query)]
+            found = [row_of(row) for row in connection.execute(query)]
             more = 0
             if len(found) == limit:
                 more = connection.execute(select(func.count()).where(wanted)).scalar_one() - limit
@@ -238,8 +238,8 @@ _KINDS = {kind.value: kind for kind in RolloutKind}
 _REASONS: dict[str | None, Reason | None] = {None: None, **{reason.value: reason for reason in Reason}}
 
 
-def _row(row: Sequence[Any]) -> RolloutRow:
-    """By position: columns stand in the dataclass's order."""
+def row_of(row: Sequence[Any]) -> RolloutRow:
+    """A stored row, by position: columns stand in the dataclass's order."""
     (
         id_, path, size, mtime_ns, inode, kind, cwd, branch, remote, project, project_name, started, last_event,
         user_chars, parent, forked_from, fingerprint, version, title, reason, detail, report,

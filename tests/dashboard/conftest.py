@@ -32,6 +32,20 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def empty_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """As `new_site`, shared by the tests that change nothing."""
+    with serving(_home(tmp_path_factory.mktemp("empty") / "data")) as site:
+        yield site
+
+
+@pytest.fixture(scope="session")
+def read_site(tmp_path_factory: pytest.TempPathFactory, finished: Path) -> Iterator[Site]:
+    """As `site`, shared by the tests that only read."""
+    with serving(Path(shutil.copytree(finished, tmp_path_factory.mktemp("read") / "data"))) as site:
+        yield site
+
+
 @pytest.fixture
 def new_site(tmp_path: Path) -> Iterator[Site]:
     """A dashboard of a home in which nothing has happened yet."""

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import html
+import re
+from pathlib import Path
+from typing import cast
+
 import pytest
 
-from tests.plugins.dashboard_site import Site
+from tests.plugins.dashboard_site import Site, serving
+from tests.plugins.published import HERE, PREFERENCES, publish
 
 
-def test_a_new_user_is_told_the_command_to_begin_with(new_site: Site) -> None:
-    text = new_site.text("/memory")
+def test_a_new_user_is_told_the_command_to_begin_with(empty_site: Site) -> None:
+    text = empty_site.text("/memory")
     assert "Nothing has been remembered yet" in text
     assert "<code>slowwave run</code>" in text
 
 
 @pytest.mark.req("Z105")
-def test_the_page_shows_every_line_of_the_confirmed_summary_with_its_citations(site: Site) -> None:
-    lines = site.get("/api/v1/memory").json()["lines"]
-    text = site.text("/memory")
+def test_the_page_shows_every_line_of_the_confirmed_summary_with_its_citations(read_site: Site) -> None:
+    lines = read_site.get("/api/v1/memory").json()["lines"]
+    text = read_site.text("/memory")
     assert len(lines) > 3
     for line in lines:
         assert f"/memory/lines/{line['key']}" in text
@@ -37,3 +43,125 @@ def test_the_switch_of_the_language_holds_for_the_next_page(new_site: Site) -> N
     text = new_site.text("/memory")
     assert '<html lang="zh-Hans">' in text
     assert "还没有任何记忆" in text
+
+
+def _first_line(site: Site) -> dict[str, object]:
+    lines = site.get("/api/v1/memory").json()["lines"]
+    return next(line for line in lines if any(not name.startswith("note:") for name in line["citations"]))
+
+
+def test_a_line_leads_to_its_source_and_to_the_very_events_of_the_session(read_site: Site) -> None:
+    line = _first_line(read_site)
+    page = read_site.text(f"/memory/lines/{line['key']}")
+    assert html.escape(str(line["text"])) in page
+    link = re.search(r'href="(/sessions/[0-9a-f]{8}/events\?e=([0-9,]+))"', page)
+    assert link, page
+    events = read_site.text(link[1])
+    for number in link[2].split(","):
+        assert re.search(rf'class="event [a-z]+ cited" id="e{number}"', events)
+    citation = next(name for name in cast("list[str]", line["citations"]) if not name.startswith("note:"))
+    source = read_site.text(f"/sources/{citation}")
+    assert f"/memory/lines/{line['key']}" in source
+    assert re.search(r"/events\?e=\d+#e\d+", source)
+
+
+@pytest.mark.req("Z105")
+def test_forgetting_a_line_shows_what_goes_asks_and_then_it_is_gone(site: Site) -> None:
+    line = _first_line(site)
+    text = html.escape(str(line["text"]))
+    address = f"/memory/lines/{line['key']}"
+    preview = site.text(f"{address}/forget")
+    assert text in preview
+    assert text in site.text("/memory")
+    after = site.post(f"{address}/forget")
+    assert after.url.path == "/memory"
+    assert "Forgotten for good" in after.text
+    assert text not in after.text
+    gone = site.get(address)
+    assert gone.status_code == 404
+    assert "not in the summary any more" in gone.text
+
+
+def test_a_line_is_pinned_by_a_note_and_unpinned_through_it(site: Site) -> None:
+    line = _first_line(site)
+    address = f"/memory/lines/{line['key']}"
+    pinned = site.post(f"{address}/pin", {"place": "note"})
+    assert "Pinned by the note" in pinned.text
+    notes = [
+        path.read_text("utf-8") for path in site.home.glob("generations/*/memories_v2/extensions/ad_hoc/notes/*.md")
+    ]
+    assert len(notes) == 1
+    assert "pinned: true" in notes[0]
+    assert str(line["text"]) in notes[0]
+    assert ("project: " in notes[0]) is (not line["everywhere"] and len(cast("list[str]", line["projects"])) == 1)
+    assert "not pinned any more" in site.post(f"{address}/pin", {"place": "unpin"}).text
+    left = next(site.home.glob("generations/*/memories_v2/extensions/ad_hoc/notes/*.md"))
+    assert "pinned" not in left.read_text("utf-8")
+
+
+def test_a_line_is_kept_in_the_short_file_too(site: Site) -> None:
+    line = _first_line(site)
+    said = site.post(f"/memory/lines/{line['key']}/pin", {"place": "user"})
+    assert "Kept as the entry" in said.text
+    assert str(line["text"]) in (site.home / "short" / "user.md").read_text("utf-8")
+
+
+def test_a_line_is_made_global_by_a_note_and_given_to_one_project_again(site: Site) -> None:
+    line = _first_line(site)
+    address = f"/memory/lines/{line['key']}"
+    project = site.get("/api/v1/projects").json()[0]["id"]
+    refused = site.post(f"{address}/scope", {"project": project})
+    assert refused.status_code == 400
+    assert "sessions belong to the project" in refused.text
+    assert "holds for every project now" in site.post(f"{address}/scope", {"project": ""}).text
+    note = next(site.home.glob("generations/*/memories_v2/extensions/ad_hoc/notes/*.md"))
+    assert "scope: global" in note.read_text("utf-8")
+    assert "belongs to this project alone" in site.post(f"{address}/scope", {"project": project}).text
+    assert f"project: {project}" in note.read_text("utf-8")
+
+
+@pytest.mark.req("C063")
+def test_the_view_of_a_project_marks_what_it_does_not_see_and_shows_the_very_block(read_site: Site) -> None:
+    projects = read_site.get("/api/v1/projects").json()
+    page = read_site.text(f"/memory?project={projects[0]['id']}")
+    assert "What sessions in" in page
+    assert "&lt;slowwave-memory id=" in page
+    block = html.unescape(page.split('<pre class="block"')[1].split("</pre>")[0])
+    lines = read_site.get("/api/v1/memory").json()["lines"]
+    hidden = [line["text"] for line in lines if line["projects"] == [projects[1]["id"]] and not line["everywhere"]]
+    assert hidden
+    assert all(text not in block for text in hidden)
+    assert page.count("not shown to this project") == page.count('class="claim unseen"') > 0
+
+
+@pytest.mark.parametrize("project", ["ffffffffffff", "../x", "a" * 13])
+def test_an_unknown_project_is_refused_with_a_sentence(read_site: Site, project: str) -> None:
+    response = read_site.get(f"/memory?project={project}")
+    assert response.status_code in {404, 422}
+    assert "Traceback" not in response.text
+
+
+@pytest.mark.fault("M23")
+def test_text_of_memory_makes_no_markup_and_hides_nothing(tmp_path: Path) -> None:
+    evil = "<script>alert(1)</script> <b>x</b> javascript:alert(1) https://evil.example \u202egnp.exe\u200b \x1b[31mred"
+    with serving(tmp_path / "data") as site:
+        site.text("/memory")  # which makes the state
+        publish(site.home, {PREFERENCES: [f"{evil} 用中文回答 [aaaaaaaa]"]}, {"aaaaaaaa": HERE})
+        text = site.text("/memory")
+    assert "<script>alert" not in text
+    assert "&lt;script&gt;alert(1)" in text
+    assert 'href="https' not in text
+    assert "U+202E" in text
+    assert "\u202e" not in text
+    assert "U+200B" in text
+    assert "U+001B" in text
+    assert "用中文回答" in text
+
+
+def test_a_secret_that_came_into_a_published_text_is_not_shown(tmp_path: Path) -> None:
+    secret = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+    with serving(tmp_path / "data") as site:
+        site.text("/memory")  # which makes the state
+        publish(site.home, {PREFERENCES: [f"The token is {secret} [aaaaaaaa]"]}, {"aaaaaaaa": HERE})
+        assert secret not in site.text("/memory")
+        assert secret not in site.get("/api/v1/memory").text

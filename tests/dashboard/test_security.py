@@ -16,15 +16,15 @@ TOKEN = "a-long-token-of-the-test"
 
 @pytest.mark.fault("O30")
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example", ""])
-def test_a_foreign_name_pointed_at_this_machine_reads_nothing(new_site: Site, host: str) -> None:
-    response = new_site.get("/memory", host=host)
+def test_a_foreign_name_pointed_at_this_machine_reads_nothing(empty_site: Site, host: str) -> None:
+    response = empty_site.get("/memory", host=host)
     assert response.status_code == 421
     assert "slowwave-memory" not in response.text
 
 
 @pytest.mark.parametrize("host", ["localhost", "localhost:1234", "127.0.0.1:80", "[::1]:8000", "LOCALHOST"])
-def test_the_names_of_loopback_are_answered_on_every_port(new_site: Site, host: str) -> None:
-    assert new_site.get("/memory", host=host).status_code == 200
+def test_the_names_of_loopback_are_answered_on_every_port(empty_site: Site, host: str) -> None:
+    assert empty_site.get("/memory", host=host).status_code == 200
 
 
 def test_a_list_of_hosts_takes_the_place_of_the_names_of_loopback(tmp_path: Path) -> None:
@@ -37,22 +37,24 @@ def test_a_list_of_hosts_takes_the_place_of_the_names_of_loopback(tmp_path: Path
 @pytest.mark.fault("O30")
 @pytest.mark.parametrize("method", ["GET", "POST"])
 @pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://127.0.0.1:1", "file://"])
-def test_a_request_with_a_foreign_origin_is_refused(new_site: Site, method: str, origin: str) -> None:
-    data = {"csrf": new_site.csrf()} if method == "POST" else None
-    response = new_site.browser.request(method, "/language", data=data, headers={"origin": origin})
+def test_a_request_with_a_foreign_origin_is_refused(empty_site: Site, method: str, origin: str) -> None:
+    data = {"csrf": empty_site.csrf()} if method == "POST" else None
+    response = empty_site.browser.request(method, "/language", data=data, headers={"origin": origin})
     assert response.status_code == 403
     assert "access-control-allow-origin" not in response.headers
 
 
 @pytest.mark.fault("O30")
-def test_what_a_foreign_page_fetches_or_sends_is_refused_and_a_link_from_it_is_not(new_site: Site) -> None:
+def test_what_a_foreign_page_fetches_or_sends_is_refused_and_a_link_from_it_is_not(empty_site: Site) -> None:
     fetched = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"}
-    assert new_site.get("/memory", **fetched).status_code == 403
-    assert new_site.get("/memory", **{"sec-fetch-site": "same-site", "sec-fetch-mode": "cors"}).status_code == 403
-    assert new_site.get("/memory", **{"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}).status_code == 200
-    sent = new_site.browser.post(
+    assert empty_site.get("/memory", **fetched).status_code == 403
+    assert empty_site.get("/memory", **{"sec-fetch-site": "same-site", "sec-fetch-mode": "cors"}).status_code == 403
+    assert (
+        empty_site.get("/memory", **{"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}).status_code == 200
+    )
+    sent = empty_site.browser.post(
         "/language",
-        data={"csrf": new_site.csrf()},
+        data={"csrf": empty_site.csrf()},
         headers={"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"},
     )
     assert sent.status_code == 403
@@ -69,19 +71,19 @@ def test_a_form_without_the_token_of_this_browser_changes_nothing(new_site: Site
     assert "slowwave_lang" not in new_site.browser.cookies
 
 
-def test_the_token_of_another_browser_is_refused(new_site: Site) -> None:
-    with httpx.Client(base_url=new_site.origin, trust_env=False) as other:
-        stolen = Site(new_site.home, new_site.ports, new_site.origin, other).csrf()
-    new_site.csrf()
-    response = new_site.browser.post("/language", data={"csrf": stolen, "to": "zh"})
+def test_the_token_of_another_browser_is_refused(empty_site: Site) -> None:
+    with httpx.Client(base_url=empty_site.origin, trust_env=False) as other:
+        stolen = Site(empty_site.home, empty_site.ports, empty_site.origin, other).csrf()
+    empty_site.csrf()
+    response = empty_site.browser.post("/language", data={"csrf": stolen, "to": "zh"})
     assert response.status_code == 403
 
 
 @pytest.mark.parametrize(
     "path", ["/memory", "/nothing", "/static/style.css", "/api/v1/memory", "/api/v1/nothing", "/login"]
 )
-def test_every_answer_forbids_foreign_scripts_frames_and_caching(new_site: Site, path: str) -> None:
-    response = new_site.get(path)
+def test_every_answer_forbids_foreign_scripts_frames_and_caching(empty_site: Site, path: str) -> None:
+    response = empty_site.get(path)
     for name, value in HEADERS.items():
         assert response.headers[name] == value, (path, name)
     policy = response.headers["content-security-policy"]
@@ -90,9 +92,9 @@ def test_every_answer_forbids_foreign_scripts_frames_and_caching(new_site: Site,
     assert "server" not in response.headers
 
 
-def test_no_page_has_a_script_a_style_or_a_handler_of_its_own(site: Site) -> None:
+def test_no_page_has_a_script_a_style_or_a_handler_of_its_own(read_site: Site) -> None:
     for path in ("/memory", "/login", "/nothing"):
-        text = site.get(path).text
+        text = read_site.get(path).text
         assert "<style" not in text
         assert " style=" not in text
         assert "<script>" not in text
@@ -102,16 +104,16 @@ def test_no_page_has_a_script_a_style_or_a_handler_of_its_own(site: Site) -> Non
 
 
 @pytest.mark.fault("O30")
-def test_a_body_that_claims_or_has_more_than_the_limit_is_refused(new_site: Site) -> None:
-    large = {"csrf": new_site.csrf(), "back": "x" * (MAX_BODY + 1)}
-    assert new_site.browser.post("/language", data=large).status_code == 413
+def test_a_body_that_claims_or_has_more_than_the_limit_is_refused(empty_site: Site) -> None:
+    large = {"csrf": empty_site.csrf(), "back": "x" * (MAX_BODY + 1)}
+    assert empty_site.browser.post("/language", data=large).status_code == 413
 
     def chunks() -> object:
         yield b"csrf=1&back="
         for _ in range(MAX_BODY // 10_000 + 2):
             yield b"x" * 10_000
 
-    response = new_site.browser.post(
+    response = empty_site.browser.post(
         "/language",
         content=chunks(),  # type: ignore[arg-type]
         headers={"content-type": "application/x-www-form-urlencoded"},
@@ -119,8 +121,8 @@ def test_a_body_that_claims_or_has_more_than_the_limit_is_refused(new_site: Site
     assert response.status_code == 413
 
 
-def test_a_length_that_is_no_number_is_refused(new_site: Site) -> None:
-    port = int(new_site.origin.rsplit(":", 1)[1])
+def test_a_length_that_is_no_number_is_refused(empty_site: Site) -> None:
+    port = int(empty_site.origin.rsplit(":", 1)[1])
     with socket.create_connection(("127.0.0.1", port), timeout=5) as raw:
         raw.sendall(b"POST /language HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n")
         assert raw.recv(200).split()[1] in {b"400", b"413"}
@@ -159,9 +161,9 @@ def test_the_cookies_cannot_be_read_by_scripts_and_are_not_sent_by_other_sites(n
 
 
 @pytest.mark.parametrize("back", ["//evil.example/", "https://evil.example/", "/\\evil.example", "javascript:alert(1)"])
-def test_switching_the_language_leads_to_no_other_site(new_site: Site, back: str) -> None:
-    data = {"csrf": new_site.csrf(), "to": "zh", "back": back}
-    response = new_site.browser.post("/language", data=data)
+def test_switching_the_language_leads_to_no_other_site(empty_site: Site, back: str) -> None:
+    data = {"csrf": empty_site.csrf(), "to": "zh", "back": back}
+    response = empty_site.browser.post("/language", data=data)
     assert response.headers["location"] == "/"
 
 
@@ -176,8 +178,8 @@ def test_switching_the_language_leads_to_no_other_site(new_site: Site, back: str
     ],
 )
 @pytest.mark.fault("O30")
-def test_a_path_that_climbs_finds_nothing(new_site: Site, path: str) -> None:
-    port = int(new_site.origin.rsplit(":", 1)[1])
+def test_a_path_that_climbs_finds_nothing(empty_site: Site, path: str) -> None:
+    port = int(empty_site.origin.rsplit(":", 1)[1])
     with socket.create_connection(("127.0.0.1", port), timeout=5) as raw:
         raw.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
         answer = b""
