@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from recall.answers import Candidates, Excerpt, Session, Text, Texts, Timeline
 from recall.index.rank import Hit
@@ -31,10 +31,31 @@ NEIGHBOURS = 3
 """Sessions shown on either side in time."""
 SESSION_KINDS = frozenset({"bullet", "evidence", "note"})
 _CITATION = re.compile(r"[0-9a-f]{8}(?:[0-9a-f]{8})?")
-_WHOLE = re.compile(r"[0-9a-f]{8}(?:[0-9a-f]{8})?|note:[A-Za-z0-9._-]{1,64}|mem:[0-9a-f]{12}")
+_WHOLE = re.compile(r"[0-9a-f]{8}(?:[0-9a-f]{8})?|note:[A-Za-z0-9._-]{1,64}")
 
 WholeText = Callable[[str, Unit], "str | None"]
 """Gives the whole text behind the first visible line of a source; None when it is gone."""
+
+
+class Entry(Protocol):
+    """The part of `recall.topics.Kept` that is needed."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def text(self) -> str: ...
+    @property
+    def path(self) -> str: ...
+    @property
+    def date(self) -> str: ...
+    @property
+    def citation(self) -> str: ...
+
+
+Own = Callable[[str], "Entry | None"]
+"""Gives the entry of an id that one may see."""
 
 
 def plain_id(asked: str) -> str:
@@ -150,8 +171,8 @@ def _beside(view: View, unit: Unit) -> tuple[tuple[Session, ...], tuple[Session,
 # -- get --------------------------------------------------------------------------------------------------------------
 
 
-def get(view: View, asked: Iterable[str], whole: WholeText, *, offset: int = 0) -> Texts:
-    """Whole texts, as many as there is room for. `offset` goes on in the first one."""
+def get(view: View, asked: Iterable[str], whole: WholeText, *, offset: int = 0, own: Own = lambda name: None) -> Texts:
+    """Whole texts, as many as there is room for. `offset` goes on in the first one. `own` gives entries."""
     ids = list(dict.fromkeys(plain_id(one) for one in asked))
     texts: list[Text] = []
     missing: list[str] = []
@@ -161,7 +182,13 @@ def get(view: View, asked: Iterable[str], whole: WholeText, *, offset: int = 0) 
         if room <= 0:
             left.append(name)
             continue
-        text = one_text(view, name, whole, offset=offset if place == 0 else 0, room=min(room, MAX_TEXT))
+        kept, start = own(name), offset if place == 0 else 0
+        if kept is not None:
+            cited = (kept.citation,) if kept.citation else ()
+            unit = Unit(kept.id, kept.id, "", kind=kept.kind, citations=cited, source=kept.path, time=kept.date)
+            text: Text | None = cut_text(name, unit, kept.text, offset=start, room=min(room, MAX_TEXT))
+        else:
+            text = one_text(view, name, whole, offset=start, room=min(room, MAX_TEXT))
         if text is None:
             missing.append(name)
         elif texts and text.cut and len(text.text) < MAX_TEXT:

@@ -13,19 +13,24 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Collection, Sequence
+from builtins import list as list_of  # a method of the tools has this name
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any
 
 from memory.clock import Clock, SystemClock
 from memory.errors import SlowwaveError, UnknownReference, UsageError
 from memory.project import project_of
-from recall import scope, snapshot, stepwise
+from memory.settings import enabled_on_disk
+from memory.workspace.topic_text import TIERS, key
+from recall import entry_rules, scope, snapshot, stepwise
 from recall.answers import (
     Asker,
     Candidates,
     Condition,
+    Excerpt,
     Forgotten,
     Listing,
     Recalled,
@@ -36,22 +41,24 @@ from recall.answers import (
     Titles,
     Why,
 )
-from recall.search import Searcher, View
+from recall.search import Found, Searcher, View
+from recall.session_entries import SessionEntries
+from recall.titles import print_titles
+from recall.topics import Kept, Memory, Outcome, Request, of_session
 
 if TYPE_CHECKING:
     from memory.settings import Settings
     from recall.index.unit import Unit
 
-SCOPES = ("user", "project", "agent")
-TIERS = ("profile", "log", "note")
 MAX_HITS = 30
+MAX_LISTED = 200
+OFF = "Memory is switched off."
+NOTHING = "Nothing in memory answers this."
 _log = logging.getLogger("slowwave.recall")
 
 
-class Forgetting(Protocol):
-    """Forgets a note for good, which is more than deleting its file: `consolidate.service` does it."""
-
-    def __call__(self, note: str) -> None: ...
+Forgetting = Callable[[str], object]
+"""Forgets the note of a name for good, which is more than deleting its file: `consolidate.service.forget_note`."""
 
 
 class MemoryTools:
@@ -66,9 +73,11 @@ class MemoryTools:
         clock: Clock | None = None,
         session: str = "",
         forgetting: Forgetting | None = None,
+        entries: Iterable[Mapping[str, Any]] = (),
     ) -> None:
         """`asker` says who remembers through these tools: `user` only where a person typed the words. `session` names
-        the reader for the count of uses. Without `forgetting` notes are left to `slowwave forget`."""
+        the reader for the count of uses. Without `forgetting` notes are left to `slowwave forget`. `entries` are those
+        of scope `agent` that the host has kept of this session (`session_entries`)."""
         self.settings = settings
         self.viewer = viewer
         self.asker: Asker = asker
@@ -76,6 +85,8 @@ class MemoryTools:
         self._session = session or uuid.uuid4().hex
         self._forgetting = forgetting
         self._searcher = Searcher.of_settings(settings)
+        self._entries = SessionEntries(entries)
+        self._memory = Memory(settings, self._clock, viewer, asker, self._entries, forgetting)
 
     @classmethod
     def of_folder(
@@ -87,11 +98,12 @@ class MemoryTools:
         clock: Clock | None = None,
         session: str = "",
         forgetting: Forgetting | None = None,
+        entries: Iterable[Mapping[str, Any]] = (),
     ) -> MemoryTools:
         """For a session working in a folder; without one only what holds everywhere is seen."""
         project = project_of(cwd)
         viewer = scope.NOBODY if cwd is None else scope.Viewer(project.id, project.name)
-        return cls(settings, viewer, asker=asker, clock=clock, session=session, forgetting=forgetting)
+        return cls(settings, viewer, asker=asker, clock=clock, session=session, forgetting=forgetting, entries=entries)
 
     def close(self) -> None:
         """Releases the index."""
@@ -107,7 +119,22 @@ class MemoryTools:
         Tier `note` becomes a note for the next consolidation; `pinned` notes may never be dropped from the summary.
         Returns only when it is on disk for good. Raises UsageError for what cannot be kept, StorageError, StateError.
         """
-        raise UsageError("Remembering is not built into this version.")
+        outcome = self._memory.remember(Request(scope, tier, topic, title, content, pinned))
+        kept = outcome.kept
+        return Remembered(
+            id=kept.id,
+            scope=kept.scope,
+            tier=kept.tier,
+            topic=kept.topic,
+            title=kept.title,
+            updated=outcome.updated,
+            similar=tuple(shown(one) for one in outcome.similar),
+            redacted=outcome.redacted,
+            asked_by=self.asker,
+            pinned=kept.pinned,
+            kept_by_host=kept.scope == "agent",
+            says=_says(outcome),
+        )
 
     def recall(
         self,
@@ -128,33 +155,64 @@ class MemoryTools:
             text = self._one_text(id, offset)
             return Recalled(text=text, says="" if text else "Nothing one may see here has this id.")
         self._check_scope(scope)
+        if not enabled_on_disk(self.settings):
+            return Recalled(says=OFF)
         wanted = max(1, min(limit, MAX_HITS))
-        found = self._view().search(query, limit=MAX_HITS * 4, kinds=kinds, answers_only=not near)
-        hits = [hit for hit in found.hits if not scope or stepwise.scope_name(hit.unit) == scope]
-        shown = tuple(stepwise.excerpt(hit.unit, found) for hit in hits[:wanted])
-        return Recalled(shown, None, len(hits) > wanted, "" if shown else "Nothing in memory answers this.")
+        mine = self._of_session(query, wanted, near=near) if scope in {"", "agent"} and _wants(kinds, "session") else []
+        found = Found((), frozenset())
+        if scope != "agent" and set(kinds) != {"session"}:
+            found = self._view().search(query, limit=MAX_HITS * 4, kinds=kinds, answers_only=not near)
+        hits = [hit.unit for hit in found.hits if not scope or stepwise.scope_name(hit.unit) == scope]
+        known = self._known(hits[:wanted])
+        answers = (*mine, *(_labelled(stepwise.excerpt(unit, found), known) for unit in hits))
+        return Recalled(answers[:wanted], None, len(answers) > wanted, "" if answers else NOTHING)
 
     def forget(self, id: str) -> Forgotten:
         """`memory_forget`: takes an entry or note away for good. Raises UnknownReference when there is none one may
         see, UsageError for what only a person may forget."""
-        raise UsageError("Forgetting is not built into this version.")
+        kept = self._memory.forget(stepwise.plain_id(id).partition("#")[0])
+        return Forgotten(kept.id, kept.scope, kept.topic, kept.title, "It is gone from files and search.")
 
     def list(self, *, scope: str = "", tier: str = "", topic: str = "", limit: int = 50, offset: int = 0) -> Listing:
-        """`memory_list`: the entries one may see, profile before log before note."""
-        return Listing()
+        """`memory_list`: the entries one may see, profile before log before note, each by its beginning."""
+        self._check_scope(scope)
+        if tier and tier not in TIERS:
+            raise UsageError("`tier` is one of profile, log, note.", hint="Leave it out.")
+        if not enabled_on_disk(self.settings):
+            return Listing(problems=(OFF,))
+        entries, problems = self._memory.all()
+        wanted = [
+            kept
+            for kept in entries
+            if scope in {"", kept.scope} and tier in {"", kept.tier} and (not topic or key(kept.topic) == key(topic))
+        ]
+        start, room = max(0, offset), max(1, min(limit, MAX_LISTED))
+        page = tuple(shown(kept) for kept in wanted[start : start + room])
+        end = start + len(page)
+        left = max(0, len(wanted) - end)
+        return Listing(page, len(wanted), left, end if left else None, problems)
 
     def titles(self, *, room: int = 4_000) -> Titles:
         """The title index for hosts that want one [P019 P020 P022], at most `room` code points."""
-        return Titles()
+        if not enabled_on_disk(self.settings):
+            return Titles()
+        return print_titles(self._memory.all()[0], room)
+
+    def session_entries(self) -> list_of[dict[str, str]]:
+        """Entries of scope `agent`, for a host that keeps them in its own record of the session."""
+        return self._entries.as_plain()
 
     # -- sessions, in three steps
 
     def search(self, query: str, *, limit: int = 5, near: bool = False) -> Candidates:
         """Sessions and notes that answer, with the id for the next step."""
+        if not enabled_on_disk(self.settings):
+            return Candidates(says=OFF)
         return stepwise.search(self._view(), query, limit=limit, near=near)
 
     def timeline(self, id: str, *, before: int = 3, after: int = 3) -> Timeline:
         """What stands around a line or session. Raises UnknownReference."""
+        self._check_on()
         found = stepwise.timeline(self._view(), id, before=before, after=after)
         if found is None:
             raise _unknown(id)
@@ -162,10 +220,12 @@ class MemoryTools:
 
     def get(self, ids: Sequence[str] | str, *, offset: int = 0) -> Texts:
         """Whole texts by id; reading one counts as a use of its sources [Z053]. Raises nothing for an unknown id."""
-        asked = [ids] if isinstance(ids, str) else list(ids)
-        found = stepwise.get(self._view(), asked, self._whole, offset=offset)
+        self._check_on()
+        asked = [ids] if isinstance(ids, str) else [*ids]
+        found = stepwise.get(self._view(), asked, self._whole, offset=offset, own=self._own)
+        known = self._known_of(text.id for text in found.texts)
         self._count(found.texts)
-        return found
+        return replace(found, texts=tuple(_named(text, known) for text in found.texts))
 
     # -- about memory
 
@@ -188,17 +248,36 @@ class MemoryTools:
         return self._searcher.view(self.viewer)
 
     def _check_scope(self, named: str) -> None:
-        if named and named not in SCOPES:
+        if named and named not in entry_rules.SCOPES:
             _log.warning("a memory tool named a scope that is none; it was refused")
             raise UsageError(
                 "`scope` is one of user, project, agent; another project cannot be named.", hint="Leave it out."
             )
 
     def _one_text(self, asked: str, offset: int) -> Text | None:
-        text = stepwise.one_text(self._view(), stepwise.plain_id(asked), self._whole, offset=offset)
-        if text is not None:
-            self._count((text,))
-        return text
+        return next(iter(self.get([asked], offset=offset).texts), None)
+
+    def _check_on(self) -> None:
+        if not enabled_on_disk(self.settings):
+            raise UsageError(OFF, hint="memory.mode and memory.enabled say so.")
+
+    def _of_session(self, query: str, limit: int, *, near: bool) -> list_of[Excerpt]:
+        found, _ = self._entries.search(query, limit=limit, answers_only=not near)
+        return [shown(of_session(entry)) for entry in found]
+
+    def _own(self, name: str) -> Kept | None:
+        """Entries are given word for word, from their files."""
+        if name.startswith(("mem:", "agent:", "note:")) and "#" not in name:
+            return self._memory.find(name)
+        return None
+
+    def _known(self, units: Sequence[Unit]) -> dict[str, Kept]:
+        return self._known_of(unit.group for unit in units if unit.kind in {"entry", "note"})
+
+    def _known_of(self, names: Iterable[str]) -> dict[str, Kept]:
+        """What is known of entries beside their text."""
+        wanted = {name.partition("#")[0] for name in names if name.startswith(("mem:", "agent:", "note:"))}
+        return {kept.id: kept for kept in self._memory.all()[0] if kept.id in wanted} if wanted else {}
 
     def _whole(self, name: str, unit: Unit) -> str | None:
         from recall.whole import whole_text
@@ -213,6 +292,59 @@ class MemoryTools:
         at = self._clock.now().timestamp()
         with suppress(OSError):
             snapshot.Files(str(self.settings.home)).used("tools", self._session, dict.fromkeys(citations, at))
+
+
+def shown(kept: Kept) -> Excerpt:
+    """An entry by its beginning."""
+    text = " ".join(kept.text.split())
+    cut = len(text) > stepwise.EXCERPT
+    return Excerpt(
+        id=kept.id,
+        kind=kept.kind,
+        text=f"{text[: stepwise.EXCERPT - 1]}…" if cut else text,
+        cut=cut,
+        scope=kept.scope,
+        tier=kept.tier,
+        topic=kept.topic,
+        title=kept.title,
+        asked_by=kept.by,
+        citations=(kept.citation,) if kept.citation else (),
+        source=kept.path,
+        section="pinned" if kept.pinned else "",
+        date=kept.date,
+    )
+
+
+def _labelled(found: Excerpt, known: Mapping[str, Kept]) -> Excerpt:
+    kept = known.get(found.id.partition("#")[0])
+    if kept is None:
+        return found
+    return replace(found, tier=kept.tier, topic=kept.topic, title=kept.title, asked_by=kept.by)
+
+
+def _named(text: Text, known: Mapping[str, Kept]) -> Text:
+    kept = known.get(text.id.partition("#")[0])
+    if kept is None:
+        return text
+    return replace(text, tier=kept.tier, topic=kept.topic, title=kept.title, asked_by=kept.by, scope=kept.scope)
+
+
+def _wants(kinds: Collection[str], kind: str) -> bool:
+    return not kinds or kind in kinds
+
+
+def _says(outcome: Outcome) -> str:
+    parts = ["Updated." if outcome.updated else "Remembered."]
+    if outcome.redacted:
+        parts.append(f"Taken out, since it looks like a secret: {', '.join(outcome.redacted)}.")
+    if outcome.hidden:
+        parts.append("Invisible characters were taken out.")
+    if outcome.similar:
+        names = "; ".join(f"{one.topic}/{one.title} ({one.id})" for one in outcome.similar)
+        parts.append(f"Perhaps the same as: {names}. To update one, use its topic and title; to drop one, forget it.")
+    if outcome.kept.tier == "note" and outcome.kept.citation:
+        parts.append("The next consolidation takes it into the summary.")
+    return " ".join(parts)
 
 
 def _unknown(asked: str) -> SlowwaveError:

@@ -1,5 +1,5 @@
-"""The units of a store, read from its files: claims of the summary, bullets of rollout summaries, notes, short entries
-and, when asked for, what was said in the sessions themselves.
+"""The units of a store, read from its files: claims of the summary, bullets of rollout summaries, notes, entries of
+topics, short entries and, when asked for, what was said in the sessions themselves.
 
 Everything is redacted here, whatever the files hold, so that no secret is ever found [M57 Z059]; texts a person had
 forgotten are left out wherever they stand [M50]. Who may see a unit is decided by `recall.scope`, as for the block that
@@ -21,11 +21,12 @@ from memory.documents import parse_rollout_summary, sections, without_marks
 from memory.model import SummaryHeader
 from memory.project import Project, project_of
 from memory.workspace import Note, Workspace
+from memory.workspace.topic_text import USER
 from recall import scope, short
 from recall.index import fresh
 from recall.index.unit import Scope, Unit
 
-LINE, BULLET, NOTE, SHORT, EVIDENCE = "line", "bullet", "note", "short", "evidence"
+LINE, BULLET, NOTE, SHORT, EVIDENCE, ENTRY = "line", "bullet", "note", "short", "evidence", "entry"
 """Kinds of units, most consolidated first."""
 SAME_CLAIM = 0.6
 """How alike a bullet and a superseded line are, to be about the same."""
@@ -103,7 +104,7 @@ def collect(
     times |= {note.citation: when(note.created or note.mtime) for note in kept}
     claims = list(_claims(home, facts, times, found))
     notes = [unit for note in kept for unit in _note(note, facts)]
-    entries = list(_short(home, folders, found))
+    entries = [*_topics(workspace, found), *_short(home, folders, found)]
     marked = _marked(bullets, facts.superseded, claims)
     units = [u for u in (*claims, *notes, *entries, *marked, *evidence) if u.text and not facts.holds(u.text)]
     found.units = _redacted(units, redactor)
@@ -187,15 +188,17 @@ def _bullets(source_id: str, header: SummaryHeader, body: str) -> Iterator[Unit]
 
 def _note(note: Note, facts: Facts) -> Iterator[Unit]:
     names = () if _MADE_UP.fullmatch(note.name) else (note.name.replace("-", " ").replace("_", " "),)
-    pieces = [piece for part in _PARAGRAPH.split(note.body) if (piece := " ".join(part.split()).lstrip("-*+# "))]
-    for number, piece in enumerate(pieces, start=1):
+    about = note.name.replace("-", " ")
+    if note.title:
+        names, about = (note.title,), f"{note.topic} {note.title}"
+    for number, piece in enumerate(_pieces(note.content), start=1):
         yield Unit(
             f"{note.citation}#{number}",
             note.citation,
             piece,
             kind=NOTE,
             names=(*(names if number == 1 else ()), *_names(piece)),
-            about=note.name.replace("-", " "),
+            about=about,
             scope=_sight(note.project or "", everywhere=note.is_global),
             citations=(note.citation,),
             source=note.path,
@@ -203,6 +206,36 @@ def _note(note: Note, facts: Facts) -> Iterator[Unit]:
             time=when(note.created or note.mtime),
             used=facts.used.get(note.citation, 0),
         )
+
+
+def _pieces(text: str) -> list[str]:
+    """Paragraphs and list items, each on one line."""
+    return [piece for part in _PARAGRAPH.split(text) if (piece := " ".join(part.split()).lstrip("-*+# "))]
+
+
+def _topics(workspace: Workspace | None, found: Collected) -> Iterator[Unit]:
+    """What the memory tools remember; the folder an entry lies in decides who sees it [P017]."""
+    if workspace is None:
+        return
+    reading = workspace.topics.read()
+    found.problems += reading.problems
+    for project, name in (reading.projects or {}).items():
+        found.projects.setdefault(project, name)
+    for entry in reading.entries:
+        shown = Scope((), True) if entry.scope == USER else _sight(entry.scope)
+        for number, piece in enumerate(_pieces(entry.body) or [entry.title], start=1):
+            yield Unit(
+                f"{entry.id}#{number}",
+                entry.id,
+                piece,
+                kind=ENTRY,
+                names=(*((entry.title,) if number == 1 else ()), *_names(piece)),
+                about=f"{entry.topic} {entry.title}",
+                scope=shown,
+                source=entry.path,
+                section=entry.tier,
+                time=when(entry.record.updated),
+            )
 
 
 def _short(home: Path, folders: Mapping[str, str], found: Collected) -> Iterator[Unit]:

@@ -18,6 +18,7 @@ from recall.index.file import FORMAT
 
 INDEX_NAME = "index.db"
 _INPUTS = ("", "rollout_summaries", "extensions/ad_hoc/notes")
+_TOPICS = "extensions/topics"
 
 
 def index_path(home: Path, generation: str) -> Path:
@@ -31,6 +32,11 @@ def inputs_digest(home: Path, generation: str, context: str) -> str:
     folder = scope.workspace_folder(str(home), generation)
     for name in _INPUTS:
         for line in _listing(f"{folder}/{name}"):
+            digest.update(line.encode("utf-8", "surrogateescape"))
+    topics = f"{folder}/{_TOPICS}"
+    for scope_name in _names(topics):
+        for name in _names(f"{topics}/{scope_name}"):
+            line = f"{scope_name}/{name}\0{status(f'{topics}/{scope_name}/{name}')}\n"
             digest.update(line.encode("utf-8", "surrogateescape"))
     versions = _names(scope.versions_folder(str(home), generation))
     digest.update("/".join(versions).encode("utf-8", "surrogateescape"))

@@ -177,12 +177,12 @@ def test_an_answer_of_many_texts_says_which_had_no_room(bench: StoreBench) -> No
     assert found.left_out
 
 
-@pytest.mark.parametrize("asked", ["", "\x00", "../../state.db", "note:../x", "x" * 100_000, "[", "mem:zzz", "line:"])
-def test_any_id_may_be_asked_for(bench: StoreBench, asked: str) -> None:
+def test_any_id_may_be_asked_for(bench: StoreBench) -> None:
     filled(bench)
-    assert tools(bench).get([asked]).texts == ()
-    with pytest.raises(UnknownReference):
-        tools(bench).timeline(asked)
+    for asked in ("", "\x00", "../../state.db", "note:../x", "x" * 100_000, "[", "mem:zzz", "line:"):
+        assert tools(bench).get([asked]).texts == ()
+        with pytest.raises(UnknownReference):
+            tools(bench).timeline(asked)
 
 
 def test_a_home_that_was_never_used_is_left_as_it_is(bench: StoreBench, tmp_path: object) -> None:
