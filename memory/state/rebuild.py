@@ -32,6 +32,7 @@ from memory.state.versions import VersionRow
 PARTS = ("", "-wal", "-shm")
 """A database and its helper files."""
 _FOLDER = ".rebuild-"
+_MAGIC = b"SQLite format 3\0"
 _SALVAGED = (tombstones, ledger, runs, usage, hook_uses)
 
 
@@ -138,6 +139,7 @@ def _salvage(tx: Connection, damaged: Path | None, folder: Path) -> tuple[dict[s
         old = damaged.with_name(damaged.name + part)
         if old.exists():
             shutil.copyfile(old, copy.with_name(copy.name + part))
+    _lend_header(copy, folder / "state.db")
     found: dict[str, int] = {}
     broken: list[str] = []
     engine = create_engine(URL.create("sqlite", database=str(copy)), hide_parameters=True)
@@ -153,6 +155,18 @@ def _salvage(tx: Connection, damaged: Path | None, folder: Path) -> tuple[dict[s
     finally:
         engine.dispose()
     return found, tuple(broken)
+
+
+def _lend_header(damaged: Path, sound: Path) -> None:
+    """A file whose first bytes are destroyed may still have all its rows: it gets the header of a database of ours,
+    with no free pages and no page count, so that SQLite takes the count from the file's size."""
+    with damaged.open("r+b") as file, sound.open("rb") as model:
+        if file.read(len(_MAGIC)) == _MAGIC:
+            return
+        header = bytearray(model.read(100))
+        header[24:40] = bytes(16)
+        file.seek(0)
+        file.write(header)
 
 
 def _readable(connect: Any, table: Table) -> tuple[list[dict[str, Any]], bool]:

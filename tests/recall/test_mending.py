@@ -101,6 +101,18 @@ def test_what_can_still_be_read_of_a_damaged_database_is_taken_over(desk: Desk) 
     assert desk.errors() == []
 
 
+def test_rows_behind_a_destroyed_header_are_taken_over(desk: Desk) -> None:
+    with desk.store() as store:
+        store.tombstones.add("own", "codex:mine")
+        calls = len(Ledger(store, store.settings.budget, desk.clock, "x").rows())
+        store.scrub()
+    poke(desk.data / "state.db", 0, b"X" * 96)
+    told = " ".join(one.did for one in desk.fix())
+    assert f"1 tombstones, {calls} ledger" in told
+    assert calls
+    assert desk.errors() == []
+
+
 def test_a_torn_write_ahead_log_is_noticed_before_it_costs_a_commit(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.configure()
