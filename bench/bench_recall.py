@@ -9,6 +9,7 @@ from pathlib import Path
 
 from bench import recall_data, recall_measures
 from bench.timing import Row, command, paired
+from recall.index import meaning
 
 CHINESE = Path(__file__).resolve().parents[1] / "tests" / "recall_index" / "data" / "chinese.json"
 LOCOMO_PEERS = (
@@ -68,6 +69,9 @@ def _locomo() -> list[Row]:
         (label, *(f"{found[name]:.1f}" for name in names))
         for label, found in (("slowwave", key), ("slowwave, corrected key", audited))
     ]
+    if encoder := meaning.encoder():
+        found = recall_measures.locomo(path, encoder=encoder)
+        ours.append(("slowwave, semantic extra", *(f"{found[name]:.1f}" for name in names)))
     _print(f"LoCoMo-10, {key['questions']:.0f} questions, no model", ("system", *names), [*ours, *LOCOMO_PEERS])
     return [_short(f"LoCoMo {name}", key[name], target) for name, target in TARGETS.items()]
 
@@ -79,9 +83,14 @@ def _beam() -> list[Row]:
         return []
     found = recall_measures.beam(path)
     names = ("fraction@5", "fraction@10", "fraction@20", "MRR")
-    ours = ("slowwave", *(f"{found[name]:.1f}" for name in names))
-    _print(f"BEAM-100K, {found['questions']:.0f} questions, no model", ("system", *names), [ours, *BEAM_PEERS])
-    return [_short("BEAM-100K fraction@10", found["fraction@10"], 52.0)]
+    ours = [("slowwave", *(f"{found[name]:.1f}" for name in names))]
+    rows = [_short("BEAM-100K fraction@10", found["fraction@10"], 52.0)]
+    if encoder := meaning.encoder():
+        more = recall_measures.beam(path, encoder)
+        ours.append(("slowwave, semantic extra", *(f"{more[name]:.1f}" for name in names)))
+        rows.append(_short("BEAM-100K fraction@10, semantic extra", more["fraction@10"], 62.0))
+    _print(f"BEAM-100K, {found['questions']:.0f} questions, no model", ("system", *names), [*ours, *BEAM_PEERS])
+    return rows
 
 
 def _precision() -> list[Row]:
@@ -89,8 +98,11 @@ def _precision() -> list[Row]:
     if path is None:
         print("PrecisionMemBench: no data, skipped")
         return []
-    labels = ("slowwave, cases thresholds were chosen on", "slowwave, cases only reported", "slowwave, all")
+    labels = ["slowwave, cases thresholds were chosen on", "slowwave, cases only reported", "slowwave, all"]
     found = [recall_measures.precision(path, half) for half in (0, 1, None)]
+    if encoder := meaning.encoder():
+        labels.append("slowwave, semantic extra, cases only reported")
+        found.append(recall_measures.precision(path, 1, encoder))
     ours = [
         (label, f"{f.precision:.2f}", f"{f.recall:.2f}", f"{f.passed} of {f.cases}")
         for label, f in zip(labels, found, strict=True)

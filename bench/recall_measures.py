@@ -17,14 +17,22 @@ from typing import Any, NamedTuple
 
 from bench import recall_data
 from bench.recall_data import Belief, Case
-from recall.index import rank
+from recall.index import meaning, rank
 from recall.index.build import rows_of
 from recall.index.file import IndexFile
 from recall.index.unit import Scope, Unit
 
+_vectors: dict[bytes, bytes] = {}
 
-def index_of(units: Iterable[Unit]) -> IndexFile:
-    return IndexFile.in_memory(rows_of(units, {}))
+
+def index_of(units: Iterable[Unit], encoder: meaning.Encoder | None = None) -> IndexFile:
+    """With `encoder`, search by meaning is on."""
+    rows = rows_of(units, {"semantic": encoder.model} if encoder else {})
+    if encoder is not None:
+        found, _ = meaning.vectors([unit.text for unit in rows.units], encoder, _vectors)
+        _vectors.update((kept.digest, kept.data) for kept in found.values())
+        rows = rows._replace(vectors=found)
+    return IndexFile.in_memory(rows)
 
 
 def _share(gold: frozenset[str], found: Iterable[str]) -> float:
@@ -39,12 +47,12 @@ def _best(scores: dict[int, float], count: int) -> list[int]:
     return heapq.nlargest(count, scores, key=lambda number: (scores[number], -number))
 
 
-def locomo(path: Path, *, corrected: bool = False) -> dict[str, float]:
+def locomo(path: Path, *, corrected: bool = False, encoder: meaning.Encoder | None = None) -> dict[str, float]:
     """`session R@k`, `session MRR`, `turn R@k`, in percent, and the number of questions."""
     total: Counter[str] = Counter()
     count = 0
     for case in recall_data.locomo(path, corrected=corrected):
-        index = index_of(case.units)
+        index = index_of(case.units, encoder)
         for asked in case.questions:
             scores = rank.score(index, asked.text)
             sessions = [index.groups[number][0] for number in _best(scores.groups, len(scores.groups))]
@@ -57,12 +65,12 @@ def locomo(path: Path, *, corrected: bool = False) -> dict[str, float]:
     return {**_percent(total, count), "questions": count}
 
 
-def beam(path: Path) -> dict[str, float]:
+def beam(path: Path, encoder: meaning.Encoder | None = None) -> dict[str, float]:
     """`fraction@k` of gold messages in the first k exchanges and `MRR`, in percent, and the number of questions."""
     total: Counter[str] = Counter()
     count = 0
     for case in recall_data.beam(path):
-        index = index_of(case.units)
+        index = index_of(case.units, encoder)
         for asked in case.questions:
             ranked = [index.unit(number).citations for number in _best(rank.score(index, asked.text).units, 20)]
             for k in (5, 10, 20):
@@ -97,10 +105,10 @@ def half_of(case: str) -> int:
     return hashlib.sha256(case.encode()).digest()[-1] % 2
 
 
-def precision(path: Path, half: int | None) -> Precision:
+def precision(path: Path, half: int | None, encoder: meaning.Encoder | None = None) -> Precision:
     """What the benchmark's harness does: pinned facts and open questions come by another way; the rest is searched."""
     known = recall_data.beliefs(path)
-    index = index_of(belief.unit for belief in known.values())
+    index = index_of((belief.unit for belief in known.values()), encoder)
     precisions: list[float] = []
     recalls: list[float] = []
     passed = leaks = stale = cases = 0

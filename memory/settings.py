@@ -192,6 +192,8 @@ class InjectSettings(Section):
 
 class IndexSettings(Section):
     evidence: Literal["off", "user", "all"] = "off"
+    semantic: bool = False
+    """Search by meaning beside words; needs the extra `semantic`."""
 
 
 class McpSettings(Section):

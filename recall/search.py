@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 DEFAULT_LIMIT = 10
 MAX_LIMIT = 200
-_VARIABLES = ("INDEX_EVIDENCE", "REDACT_ENTROPY", "REDACT_EXTRA_PATTERNS", "REDACT_ALLOW_PATTERNS")
+_VARIABLES = ("INDEX_EVIDENCE", "INDEX_SEMANTIC", "REDACT_ENTROPY", "REDACT_EXTRA_PATTERNS", "REDACT_ALLOW_PATTERNS")
 T = TypeVar("T")
 _log = logging.getLogger("slowwave.recall")
 
@@ -69,6 +69,7 @@ class Searcher:
         self._store = store
         self._expected: dict[str, str] = {}
         self._index: IndexFile | None = None
+        self._patient = False
 
     @classmethod
     def of_settings(cls, settings: Settings, *, store: Store | None = None) -> Searcher:
@@ -111,9 +112,14 @@ class Searcher:
         return dict(json.loads(self.index().meta.get("projects", "{}")))
 
     def refresh(self) -> bool:
-        """Makes the index anew if anything has changed, and says whether; after a publish, so that no search waits."""
+        """Makes the index anew if anything has changed, and says whether; after a publish, so that no search waits.
+        What a search had no time to embed is embedded now."""
         before = self._index
-        return self.index() is not before
+        self._patient = True
+        try:
+            return self.index() is not before
+        finally:
+            self._patient = False
 
     def drop(self) -> None:
         """Deletes the index file; the next search makes a new one of what is left then."""
@@ -155,13 +161,15 @@ class Searcher:
     def _is_fresh(self, index: IndexFile, generation: str, context: str) -> bool:
         if any(index.meta.get(key) != value for key, value in self._expected.items()):
             return False
+        if self._patient and index.meta.get("unembedded", "0") != "0":
+            return False
         now = fresh.signature_now(self.home, generation, context, fresh.watched(index.meta))
         return index.meta.get("signature") == now
 
     def _make(self, generation: str, context: str, problem: str) -> IndexFile:
         from recall.index.making import make
 
-        made = make(self._load(), generation, context, self._store)
+        made = make(self._load(), generation, context, self._store, patient=self._patient)
         for reason in (*((problem,) if problem else ()), *made.problems):
             _log.warning("index: %s", reason)
         return made.file

@@ -10,13 +10,14 @@ import os
 import sqlite3
 import sys
 from array import array
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from recall.index import meaning
 from recall.index.unit import Scope, Unit
 
-FORMAT = 1
+FORMAT = 2
 """Raised whenever terms or measures change: an index of another format is made anew."""
 
 _SCHEMA = """
@@ -27,6 +28,7 @@ CREATE TABLE groups (id INTEGER PRIMARY KEY, name TEXT NOT NULL, first INTEGER N
 CREATE TABLE units (id INTEGER PRIMARY KEY, ref TEXT NOT NULL, unit TEXT NOT NULL, talk TEXT NOT NULL);
 CREATE TABLE names (name TEXT PRIMARY KEY, units TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE terms (term TEXT PRIMARY KEY, units BLOB NOT NULL, groups BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE vectors (unit INTEGER PRIMARY KEY, model TEXT NOT NULL, digest BLOB NOT NULL, vector BLOB NOT NULL);
 """
 _BY_REF = "CREATE INDEX refs ON units (ref)"
 _BATCH = 256
@@ -38,7 +40,7 @@ class Rows(NamedTuple):
 
     `columns` has a number for each unit: of its scope, of its time among all times, how often it was used, whether it
     is superseded. `talk` are the terms of each unit that say most about it. `names` are names' terms, joined by a
-    blank, and the units that bear them.
+    blank, and the units that bear them. `vectors` are there when search by meaning is on, for units that have one.
     """
 
     meta: dict[str, str]
@@ -49,6 +51,7 @@ class Rows(NamedTuple):
     talk: list[list[str]]
     names: dict[str, list[int]]
     terms: list[tuple[str, bytes, bytes]]
+    vectors: Mapping[int, meaning.Vector] = {}
 
 
 class Posting(NamedTuple):
@@ -97,6 +100,7 @@ def fill(database: sqlite3.Connection, rows: Rows) -> None:
     )
     database.executemany("INSERT INTO names VALUES (?, ?)", ((name, _json(at)) for name, at in rows.names.items()))
     database.executemany("INSERT INTO terms VALUES (?, ?, ?)", rows.terms)
+    database.executemany("INSERT INTO vectors VALUES (?, ?, ?, ?)", ((at, *kept) for at, kept in rows.vectors.items()))
     database.execute(_BY_REF)
     database.execute("COMMIT")
 
@@ -110,6 +114,7 @@ class IndexFile:
     def __init__(self, database: sqlite3.Connection) -> None:
         """Use `open` or `in_memory`. Raises UnusableIndex."""
         self._database = database
+        self._near: meaning.Near | None = None
         try:
             self._load()
         except (sqlite3.Error, ValueError, TypeError, KeyError) as error:
@@ -199,6 +204,21 @@ class IndexFile:
     def find(self, ref: str) -> list[int]:
         """Numbers of the units of this name."""
         return [int(row[0]) for row in self._all("SELECT id FROM units WHERE ref = ? ORDER BY id", (ref,))]
+
+    def similarities(self, text: str) -> dict[int, float]:
+        """Cosine of every unit that has a vector with the question; empty where search by meaning is off."""
+        if not self.meta.get("semantic"):
+            return {}
+        if self._near is None:
+            rows = self._all("SELECT unit, vector FROM vectors WHERE model = ? ORDER BY unit", (self.meta["semantic"],))
+            if not rows:
+                return {}
+            self._near = meaning.Near(rows)
+        return self._near.similarities(text)
+
+    def vectors(self) -> dict[bytes, bytes]:
+        """Digest of an embedded text -> its vector, for the next index."""
+        return dict(self._all("SELECT digest, vector FROM vectors", ()))
 
     def _all(self, sql: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
         try:

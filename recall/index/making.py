@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from contextlib import suppress
+from contextlib import closing, suppress
+from pathlib import Path
 from typing import NamedTuple
 
 from memory import forgotten
@@ -18,9 +19,10 @@ from memory.redact import Redactor
 from memory.settings import Settings
 from memory.state import Store
 from memory.workspace import Workspace
+from recall.index import meaning
 from recall.index.build import build, rows_of
 from recall.index.collect import Collected, Facts, Said, Superseded, collect
-from recall.index.file import IndexFile
+from recall.index.file import IndexFile, Rows, UnusableIndex
 from recall.index.fresh import index_path, inputs_digest, signature, signature_now
 
 ROUNDS = 3
@@ -39,13 +41,17 @@ class Made(NamedTuple):
 def made_from(settings: Settings) -> dict[str, str]:
     """What an index remembers of the settings it was made with."""
     redact = hashlib.sha256(settings.redact.model_dump_json().encode()).hexdigest()
-    return {"evidence": settings.index.evidence, "redact": redact}
+    semantic = meaning.model_name() if settings.index.semantic else ""
+    return {"evidence": settings.index.evidence, "redact": redact, "semantic": semantic}
 
 
-def make(settings: Settings, generation: str, context: str, store: Store | None = None) -> Made:
+def make(
+    settings: Settings, generation: str, context: str, store: Store | None = None, *, patient: bool = True
+) -> Made:
     """The index of everything on disk now, written where readers look for it; kept in memory where the disk refuses.
 
-    `context` is the caller's text for `fresh.inputs_digest`. Without `store` the state is opened, if there is one.
+    `context` is the caller's text for `fresh.inputs_digest`. Who is not `patient` leaves most of the embedding of new
+    texts, where search by meaning is on, to somebody who is. Without `store` the state is opened, if there is one.
     Raises WorkspaceError when the workspace cannot be read.
     """
     if not generation:  # nothing was kept yet: the user's short file may be there all the same
@@ -61,7 +67,8 @@ def make(settings: Settings, generation: str, context: str, store: Store | None 
         meta = _meta(settings, generation, collected)
         meta["signature"] = signature(base, collected.watched)
         reasons = [*problems, *collected.problems]
-        rows = rows_of(collected.units, meta)
+        rows, lacking = _with_vectors(settings, rows_of(collected.units, meta), path, patient=patient)
+        reasons += lacking
         try:
             build(path, rows)
         except OSError as error:
@@ -73,6 +80,22 @@ def make(settings: Settings, generation: str, context: str, store: Store | None 
             path.unlink()
     assert rows is not None
     return Made(IndexFile.in_memory(rows), tuple(reasons))
+
+
+def _with_vectors(settings: Settings, rows: Rows, path: Path, *, patient: bool) -> tuple[Rows, list[str]]:
+    """The same rows with their vectors, where search by meaning is on, and why they lack them, where they do."""
+    if not settings.index.semantic:
+        return rows, []
+    encoder = meaning.encoder()
+    if encoder is None:
+        return rows, [f"index.semantic is on, but its encoder is not there; search goes by words. {meaning.EXTRA}"]
+    former: dict[bytes, bytes] = {}
+    with suppress(UnusableIndex), closing(IndexFile.open(path)) as old:
+        former = old.vectors()
+    texts = [unit.text for unit in rows.units]
+    room = None if patient else meaning.IMPATIENT
+    found, left = meaning.vectors(texts, encoder, former, room=room)
+    return rows._replace(meta={**rows.meta, "unembedded": str(left)}, vectors=found), []
 
 
 def _collect(settings: Settings, generation: str, facts: Facts, said: Said | None) -> Collected:

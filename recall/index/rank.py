@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 from recall.index.file import IndexFile, Posting
@@ -34,6 +34,12 @@ ANSWERS = 0.45
 """Share of what is asked for that a unit has to say to be an answer."""
 CLOSE = 0.4
 """An answer is at least this good, measured by the best."""
+MEANING, MEANING_GROUP = 0.5, 0.1
+"""What the nearest unit by meaning gets beside its words; others in proportion, down to the `NEAREST`th, which gets
+nothing. Its group gets a share."""
+NEAREST = 20
+SAME_MEANING = 0.4
+"""Cosine from which a unit answers whatever its words."""
 
 Visible = Callable[[Scope], bool]
 
@@ -65,12 +71,13 @@ class GroupHit(NamedTuple):
 
 class Scores(NamedTuple):
     """Everything a question scores in an index: visible rows that hold a term of it or stand beside one. `named` are
-    the visible units one of whose names is said."""
+    the visible units one of whose names is said, `near` those that lie nearest by meaning, with their cosines."""
 
     question: Question
     units: dict[int, float]
     groups: dict[int, float]
     named: frozenset[int] = frozenset()
+    near: Mapping[int, float] = {}
 
 
 def score(index: IndexFile, text: str, visible: Visible = everything) -> Scores:
@@ -78,12 +85,19 @@ def score(index: IndexFile, text: str, visible: Visible = everything) -> Scores:
     question = ask(index, text)
     seen = bytes(visible(scope) for scope in index.scopes)
     own = _sum(question, 0, len(index), index.scope_of, seen)
-    if not own:
+    near = _near(index, text, seen)
+    if not own and not near:
         return Scores(question, {}, {})
     named = frozenset(number for number in index.named(question.said) if seen[index.scope_of[number]])
-    top = heapq.nlargest(CANDIDATES, own, key=own.__getitem__)
-    groups = _group_scores(index, question, own, top, seen)
-    return Scores(question, _in_context(index, own, top, named, groups), groups, named)
+    units: dict[int, float] = {}
+    groups: dict[int, float] = {}
+    if own:
+        top = heapq.nlargest(CANDIDATES, own, key=own.__getitem__)
+        groups = _group_scores(index, question, own, top, seen)
+        units = _in_context(index, own, top, named, groups)
+    if near:
+        _add_meaning(index, near, units, groups)
+    return Scores(question, units, groups, named, near)
 
 
 def search(
@@ -219,6 +233,26 @@ def _in_context(
     return found
 
 
+def _near(index: IndexFile, text: str, seen: bytes) -> dict[int, float]:
+    """The nearest visible units by meaning with their cosines; none where search by meaning is off."""
+    similar = {n: value for n, value in index.similarities(text).items() if seen[index.scope_of[n]]}
+    return {n: similar[n] for n in heapq.nlargest(NEAREST, similar, key=similar.__getitem__)}
+
+
+def _add_meaning(
+    index: IndexFile, near: Mapping[int, float], units: dict[int, float], groups: dict[int, float]
+) -> None:
+    best, last = max(near.values()), min(near.values())
+    of_group: dict[int, float] = {}
+    for number, cosine in near.items():
+        share = (cosine - last) / (best - last) if best > last else 1.0
+        units[number] = units.get(number, 0.0) + MEANING * share
+        group = index.group_of[number]
+        of_group[group] = max(of_group.get(group, 0.0), share)
+    for group, share in of_group.items():
+        groups[group] = groups.get(group, 0.0) + MEANING_GROUP * share
+
+
 def _mixed(parts: tuple[tuple[float, dict[int, float]], ...]) -> dict[int, float]:
     total: dict[int, float] = {}
     for weight, scores in parts:
@@ -236,10 +270,11 @@ def _normal(scores: dict[int, float]) -> dict[int, float]:
 
 
 def _answers(scores: Scores, units: dict[int, float]) -> list[int]:
-    """Those that say enough of the question and are not far behind the best, and those that the question names."""
+    """Those that say enough of the question, or mean it, and are not far behind the best; and those it names."""
     floor = CLOSE * max(units.values(), default=0.0)
     covered = scores.question.covered([number for number, value in units.items() if value >= floor])
-    return [number for number in units if number in scores.named or covered.get(number, 0.0) >= ANSWERS]
+    meant = {number for number in covered if scores.near.get(number, 0.0) >= SAME_MEANING}
+    return [n for n in units if n in scores.named or n in meant or covered.get(n, 0.0) >= ANSWERS]
 
 
 def _ordered(index: IndexFile, units: dict[int, float], chosen: list[int]) -> list[int]:
