@@ -33,6 +33,7 @@ class Desk:
         self._settings: Settings | None = None
         self._read: switches.Signature = None
         self._tools: OrderedDict[tuple[str, str], MemoryTools] = OrderedDict()
+        self._entries: dict[tuple[str, str], list[dict[str, str]]] = {}
 
     def settings(self) -> Settings:
         """Raises SettingsError."""
@@ -42,8 +43,9 @@ class Desk:
             now = switches.signature_of(str(self._settings.config_file))
             if now == self._read:
                 return self._settings
-        self.close()
         found = load()
+        self._entries |= {key: kept for key, tools in self._tools.items() if (kept := tools.session_entries())}
+        self.close()
         self._settings, self._read = found, switches.signature_of(str(found.config_file))
         return found
 
@@ -60,7 +62,13 @@ class Desk:
         if key not in self._tools:
             while len(self._tools) >= MAX_CLIENTS:
                 self._tools.popitem(last=False)[1].close()
-            self._tools[key] = MemoryTools(settings, viewer, session=client)
+            self._tools[key] = MemoryTools(
+                settings,
+                viewer,
+                session=client,
+                forgetting=lambda note: forget_note(settings, note),
+                entries=self._entries.pop(key, ()),
+            )
         self._tools.move_to_end(key)
         return self._tools[key]
 
@@ -68,3 +76,12 @@ class Desk:
         for tools in self._tools.values():
             tools.close()
         self._tools.clear()
+
+
+def forget_note(settings: Settings, note: str) -> None:
+    """A note is in versions, baseline and summary too; forgetting takes it out of all of them [M48]."""
+    from consolidate.service import LongMemory
+    from memory.runtime import open_runtime
+
+    with open_runtime(settings) as runtime:
+        LongMemory(runtime).forget(notes=(note,))

@@ -129,6 +129,8 @@ class MemoryServer:
                 raise UsageError(f"There is no tool {params.name[:60]!a}.", hint=f"There are: {', '.join(TOOLS)}.")
             given = tool.read(params.arguments)
             client = client_of(context)
+            if not client and getattr(given, "scope", "") == "agent":
+                raise UsageError("This client has no session, so nothing can be kept for one.", hint="Leave scope out.")
             place = await self.places.of(context, client)
 
             def work() -> str:

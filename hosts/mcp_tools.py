@@ -227,8 +227,8 @@ TOOLS: dict[str, Tool] = {
             "memory_forget",
             "Forget one entry",
             "Take one remembered entry away for good. Only when the user asks for it in this conversation, and tell "
-            "them which one went. It cannot be undone. Sessions and their summaries are the user's own business: for "
-            "these, tell them of `slowwave forget`.",
+            "them which one went. It cannot be undone. Only entries an agent kept: what the user wrote, sessions and "
+            "their summaries are the user's own business; for these, tell them of `slowwave forget`.",
             Forget,
             lambda tools, given: tools.forget(given.id),
             writes=True,
