@@ -79,15 +79,20 @@ async def run(runtime: Runtime, options: Options = NOTHING) -> RunReport:
 
 
 @contextmanager
-def recorded(runtime: Runtime, *, prefect_run: str | None = None) -> Iterator[None]:
+def recorded(runtime: Runtime) -> Iterator[None]:
     """The run's row: begun here, ended by `finish`, or here when the block is cancelled or raises. While it runs, its
     live file says where it is, and a cancel file stops it."""
     stages = {"extract": runtime.extract_model.name, "consolidate": runtime.consolidate_model.name}
     limits = _limits(runtime)
-    with live.reporting(runtime, spent=lambda: _spent(runtime), limits=limits, prefect_run=prefect_run):
-        runtime.store.runs.start(runtime.run_id, runtime.trigger, models=stages)
+    with live.reporting(runtime, spent=lambda: _spent(runtime), limits=limits, prefect_run=runtime.prefect_run):
+        runtime.store.runs.start(runtime.run_id, runtime.trigger, models=stages, detail=_whose(runtime))
         with _ended(runtime):
             yield
+
+
+def _whose(runtime: Runtime) -> dict[str, Any]:
+    """Which process a run is, for whoever finds its row without an end, and where Prefect shows it."""
+    return {"owner": runtime.owner, "prefect_run": runtime.prefect_run}
 
 
 def _limits(runtime: Runtime) -> dict[str, live.Limits]:
@@ -123,7 +128,9 @@ def _ended(runtime: Runtime) -> Iterator[None]:
 def _end(runtime: Runtime, outcome: str, more: dict[str, Any]) -> None:
     """Writes the row's end; an unusable state is what ended the run, or will be met by the next one."""
     with suppress(SlowwaveError):
-        runtime.store.runs.finish(runtime.run_id, outcome, {"run": runtime.run_id, "outcome": outcome, **more})
+        runtime.store.runs.finish(
+            runtime.run_id, outcome, {"run": runtime.run_id, "outcome": outcome, **_whose(runtime), **more}
+        )
 
 
 def described(error: Exception) -> str:
@@ -180,7 +187,7 @@ def finish(
         tuple(filter(None, notices)),
         hooks,
     )
-    runtime.store.runs.finish(runtime.run_id, outcome, detail(report))
+    runtime.store.runs.finish(runtime.run_id, outcome, detail(report) | _whose(runtime))
     return report
 
 

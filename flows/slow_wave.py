@@ -26,7 +26,7 @@ import consolidate.run
 import extract
 from consolidate.outcomes import ConsolidateOutcome
 from extract.outcomes import ExtractOutcome, sentence
-from flows import hook_work, pipeline
+from flows import hook_work, lifeline, pipeline
 from flows.choices import picks_of
 from memory.errors import UsageError
 from memory.model import Host, RolloutId
@@ -173,6 +173,9 @@ async def slow_wave(
         def draw(step: Step) -> None:
             logger.info("%s: %s", step.stage, step.what)
 
+        if settings.service_worker:
+            # A run the service started ends with its worker: nobody would look after it any more.
+            lifeline.follow(settings.service_worker)
         with open_runtime(settings, trigger=trigger, progress=draw) as runtime, pipeline.stop_signals(runtime):
             now = runtime.clock.now()
             wanted = host.value if host else ""
@@ -191,7 +194,8 @@ async def _carry_out(runtime: Runtime, options: pipeline.Options) -> pipeline.Ru
     run = _Run(runtime)
     token = _current.set(run)
     try:
-        with pipeline.recorded(runtime, prefect_run=str(flow_run.id) if flow_run.id else None):
+        runtime.prefect_run = str(flow_run.id) if flow_run.id else None
+        with pipeline.recorded(runtime):
             return await _stages(run, options)
     finally:
         _current.reset(token)

@@ -42,6 +42,8 @@ class Runtime:
     progress: Progress = silent
     redactor: Redactor = field(default_factory=lambda: Redactor(RedactSettings()))
     cancel: asyncio.Event = field(default_factory=asyncio.Event)
+    prefect_run: str | None = None
+    """The id of the Prefect run around it."""
 
     async def close(self) -> None:
         """Releases the models' connections; inside the event loop that used them."""

@@ -33,10 +33,17 @@ class RunRow:
 
 class Runs(Aggregate):
     def start(
-        self, run_id: str, trigger: str, tx: Tx | None = None, *, models: Mapping[str, str] | None = None
+        self,
+        run_id: str,
+        trigger: str,
+        tx: Tx | None = None,
+        *,
+        models: Mapping[str, str] | None = None,
+        detail: Mapping[str, Any] | None = None,
     ) -> None:
-        """Writes the row that `finish` ends. `models` is stage -> model name."""
-        values: dict[str, Any] = {"run_id": run_id, "trigger": trigger, "detail": {}, "models": dict(models or {})}
+        """Writes the row that `finish` ends. `models` is stage -> model name; `detail` stands until then."""
+        values: dict[str, Any] = {"run_id": run_id, "trigger": trigger, "detail": dict(detail or {})}
+        values["models"] = dict(models or {})
         with self._db.write(tx) as connection:
             values["started"] = self._now()
             connection.execute(insert(runs), values)
@@ -47,6 +54,24 @@ class Runs(Aggregate):
             values = {"finished": self._now(), "outcome": outcome, "detail": detail}
             if connection.execute(update(runs).where(runs.c.run_id == run_id).values(**values)).rowcount != 1:
                 raise UsageError(f"Run {run_id} was never started.")
+
+    def close(self, run_id: str, outcome: str, detail: dict[str, Any], tx: Tx | None = None) -> bool:
+        """As `finish`, for a run whose process is gone; False, and nothing changed, where it has finished after all."""
+        with self._db.write(tx) as connection:
+            values = {"finished": self._now(), "outcome": outcome, "detail": detail}
+            still = update(runs).where(runs.c.run_id == run_id, runs.c.finished.is_(None))
+            return connection.execute(still.values(**values)).rowcount == 1
+
+    def get(self, run_id: str, tx: Tx | None = None) -> RunRow | None:
+        with self._db.read(tx) as connection:
+            row = connection.execute(select(*runs.c).where(runs.c.run_id == run_id)).first()
+            return RunRow(*row) if row is not None else None
+
+    def unfinished(self, tx: Tx | None = None) -> list[RunRow]:
+        """Runs without an end, newest first: they run, or their process was killed."""
+        with self._db.read(tx) as connection:
+            query = select(*runs.c).where(runs.c.finished.is_(None)).order_by(runs.c.started.desc())
+            return [RunRow(*row) for row in connection.execute(query)]
 
     def last(self, number: int = 1, tx: Tx | None = None) -> list[RunRow]:
         """The latest runs, newest first."""

@@ -1,0 +1,64 @@
+"""Runs whose process ended without a word: their rows are closed here, and what Prefect believes of them, too."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from datetime import datetime, timedelta
+
+from flows.remote import ACTIVE, SCHEDULED, Api, FlowRun
+from memory import live
+from memory.runtime import owner_is_gone
+from memory.settings import Settings
+from memory.state import RunRow, Store
+
+SURE_SECONDS = 60.0
+"""A run Prefect has begun shows itself in the home within seconds; after so many without, its process is gone."""
+LATE_SECONDS = 60.0
+LOST = "Its process ended without a word."
+
+
+def close_rows(store: Store, settings: Settings, *, now: datetime) -> list[RunRow]:
+    """Ends the rows of runs that were killed, as failed; forgets their live files. Returns those rows."""
+    gone = {run.run_id for run in live.dead(settings.home, now=now)}
+    alive = {run.run_id for run in live.running(settings.home, now=now)}
+    closed = []
+    for row in store.runs.unfinished():
+        owner = str(row.detail.get("owner", ""))
+        if row.run_id in alive or (row.run_id not in gone and not owner_is_gone(owner)):
+            continue
+        detail = {**row.detail, "run": row.run_id, "outcome": "failed", "error": f"killed: {LOST}"}
+        if store.runs.close(row.run_id, "failed", detail):
+            closed.append(row)
+    live.sweep(settings.home, now=now)
+    return closed
+
+
+def lost(runs: Collection[FlowRun], *, alive: Collection[str], mine: Collection[str], now: datetime) -> list[FlowRun]:
+    """Of runs that Prefect believes to be going on, those with no process: neither the worker's (`mine`) nor one that
+    says so in the home (`alive`, by Prefect's ids)."""
+    limit = now - timedelta(seconds=SURE_SECONDS)
+    return [
+        run for run in runs if run.id not in alive and run.id not in mine and (run.since is None or run.since < limit)
+    ]
+
+
+def superfluous(runs: Collection[FlowRun], *, now: datetime) -> list[FlowRun]:
+    """Of scheduled runs that are overdue, all but the last: one run sees what all of them would have seen."""
+    limit = now - timedelta(seconds=LATE_SECONDS)
+    late = sorted((run for run in runs if run.due is not None and run.due < limit), key=lambda run: run.due or limit)
+    return late[:-1]
+
+
+def close_flow_runs(
+    api: Api, deployments: Mapping[str, str], settings: Settings, *, mine: Collection[str], now: datetime
+) -> list[FlowRun]:
+    """Ends in Prefect what is lost or superfluous; `deployments` are ids by name. Returns what was ended."""
+    alive = {run.prefect_run for run in live.running(settings.home, now=now) if run.prefect_run}
+    ended = []
+    for run in lost(api.flow_runs(deployments.values(), ACTIVE), alive=alive, mine=mine, now=now):
+        api.end(run.id, "CANCELLED" if run.state == "CANCELLING" else "CRASHED", LOST)
+        ended.append(run)
+    for run in superfluous(api.flow_runs([deployments[SCHEDULED]], ("SCHEDULED",)), now=now):
+        api.end(run.id, "CANCELLED", "Superseded: a later one sees the same sessions.")
+        ended.append(run)
+    return ended

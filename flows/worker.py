@@ -1,0 +1,297 @@
+"""The service's worker: `python -m flows.worker`, started by the supervisor.
+
+It registers the deployments and carries their runs out, each in a process of its own; turns wake-ups of hooks into
+runs; ends what other processes left unfinished. What it has to say to the supervisor are lines that begin with a mark.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from flows import lifeline, prefect_environment, remote, unfinished, wakeups
+from flows.place import Place
+from memory import live
+from memory.clock import Clock, SystemClock
+from memory.errors import SettingsError, SlowwaveError
+from memory.settings import WORKER_VARIABLE, ScheduleSettings, load
+from memory.state import Store
+
+MARK = "\x1e"
+TIDY_SECONDS = 60.0
+LOOK_SECONDS = 30.0
+"""Without any change: wake-ups that the system did not tell us of, and a schedule that was changed."""
+SERVER_SECONDS = 120.0
+START_POLL_SECONDS = 0.2
+
+
+def tell(kind: str, says: str = "") -> None:
+    """A message to the supervisor. `kind`: `ready`, `schedule`, `problem`, `well`, `note`."""
+    sys.stdout.write(f"{MARK}{json.dumps({'kind': kind, 'says': says})}\n")
+    sys.stdout.flush()
+
+
+def sentence(schedule: ScheduleSettings) -> str:
+    """`every 30 minutes`, `0 8 * * 1`, `off`."""
+    if not schedule.enabled:
+        return "off"
+    if schedule.cron:
+        return f"cron {schedule.cron} (UTC)"
+    return f"every {schedule.every_minutes:g} minutes"
+
+
+class Worker:
+    """What the three tasks share. `own` is False for somebody else's Prefect server."""
+
+    def __init__(self, place: Place, api: Callable[[], remote.Api], *, own: bool, clock: Clock | None = None) -> None:
+        self._place, self._api, self._own = place, api, own
+        self._clock = clock or SystemClock()
+        self._settings = load()
+        self._deployments: dict[str, str] = {}
+        """Ids by name, without the store's."""
+        self._runner: Any = None
+        self._last_wake: float | None = None
+        self._look = asyncio.Event()
+
+    async def run(self) -> None:
+        # Here and not above: it takes seconds, in which the server is starting, too.
+        from prefect.runner import Runner
+
+        from flows.deployments import RUNNER_SLOTS
+
+        await self._until_the_server_answers()
+        self._runner = Runner(
+            name="slowwave",
+            query_seconds=prefect_environment.RUNNER_SECONDS,
+            limit=RUNNER_SLOTS,
+            # Our own server goes with us; on another one the schedule waits for us to come back.
+            pause_on_shutdown=not self._own,
+        )
+        await self._register(self._settings.schedule)
+        await asyncio.to_thread(self._tidy)
+        tell("schedule", sentence(self._settings.schedule))
+        tell("ready", f"runs {sentence(self._settings.schedule)}, when hooks ask, and when you do")
+        tasks = [asyncio.create_task(task) for task in (self._watch(), self._tidy_again(), self._follow_settings())]
+        try:
+            await self._runner.start()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _until_the_server_answers(self) -> None:
+        deadline = self._clock.monotonic() + SERVER_SECONDS
+        api = self._api()
+        try:
+            while True:
+                with suppress(remote.ServiceDown):
+                    await asyncio.to_thread(api.healthy)
+                    return
+                if self._clock.monotonic() > deadline:
+                    where = prefect_environment.shown(api.url)
+                    raise remote.ServiceDown(f"The Prefect server at {where} does not answer.", hint="Start it.")
+                await asyncio.sleep(START_POLL_SECONDS)
+        finally:
+            api.close()
+
+    async def _register(self, schedule: ScheduleSettings) -> None:
+        """Both deployments; again when the schedule was changed. Prefect knows them by name."""
+        from flows.deployments import deployments
+
+        store = self._settings.store
+        for made in deployments(schedule, store):
+            identity = await self._runner.aadd_deployment(made)
+            plain = made.name.removesuffix(f"-{store}") if store != remote.DEFAULT_STORE else made.name
+            self._deployments[plain] = str(identity)
+
+    # -- wake-ups -------------------------------------------------------------------------------------
+
+    async def _watch(self) -> None:
+        again: float | None = 0.0
+        async with _Changes(self._place.spool, self._place.inbox) as changes:
+            while True:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(LOOK_SECONDS if again is None else again):
+                        if await changes():
+                            await self._poll()
+                try:
+                    again = await self._look_at_wakes()
+                except SlowwaveError as error:
+                    tell("note", f"wake-ups wait: {error}")
+                    again = LOOK_SECONDS
+
+    async def _look_at_wakes(self) -> float | None:
+        wakes = wakeups.waiting(self._place.spool)
+        if not wakes or not self._wanted():
+            return None
+        now = self._clock.now().timestamp()
+        decision = wakeups.decide(
+            wakes, now, running=self._busy(), last=self._last_wake, gap=self._settings.service.wake_minutes * 60
+        )
+        if decision.go:
+            self._last_wake = now
+            await asyncio.to_thread(self._make_run)
+            await self._poll()
+            tell("note", f"a run was woken by hooks ({len(wakes)} sessions)")
+            return wakeups.RUNNING_SECONDS
+        return decision.again
+
+    def _wanted(self) -> bool:
+        """Hooks wake nothing outside the long memory mode, nor while memory is switched off [Z009 X8]."""
+        with suppress(SettingsError):
+            self._settings = load()
+        return self._settings.memory.enabled and self._settings.memory.mode == "long"
+
+    def _busy(self) -> bool:
+        return bool(self._mine() or live.running(self._place.home))
+
+    def _mine(self) -> set[str]:
+        """Runs whose processes are ours, by Prefect's id."""
+        manager = getattr(self._runner, "_process_manager", None)
+        return {str(one) for one in manager.flow_run_ids()} if manager is not None else set()
+
+    def _make_run(self) -> None:
+        with self._api() as api:
+            api.create(self._deployments[remote.SCHEDULED], {"trigger": "hook"})
+
+    async def _poll(self) -> None:
+        """The runner's look now instead of within ten seconds; where a later Prefect has no such way, it waits."""
+        look = getattr(self._runner, "_get_and_submit_flow_runs", None)
+        if look is None or not getattr(self._runner, "started", False):
+            return
+        try:
+            await look()
+        except Exception as error:  # noqa: BLE001 - whatever Prefect's client raises; its own look comes anyway
+            tell("note", f"the runner could not look for runs at once ({type(error).__name__})")
+
+    # -- order ----------------------------------------------------------------------------------------
+
+    async def _tidy_again(self) -> None:
+        while True:
+            await asyncio.sleep(TIDY_SECONDS)
+            try:
+                await asyncio.to_thread(self._tidy)
+                tell("well")
+            except SlowwaveError as error:
+                tell("problem", str(error))
+
+    def _tidy(self) -> None:
+        """Ends what has no process any more, in the home and in Prefect."""
+        now = self._clock.now()
+        with Store.open(self._settings, self._clock) as store:
+            for row in unfinished.close_rows(store, self._settings, now=now):
+                tell("note", f"run {row.run_id} ({row.trigger}) was killed; it is recorded as failed")
+        with self._api() as api:
+            ended = unfinished.close_flow_runs(api, self._deployments, self._settings, mine=self._mine(), now=now)
+        for run in ended:
+            tell("note", f"Prefect run {run.name} is closed: its process is gone, or a later one does its work")
+
+    async def _follow_settings(self) -> None:
+        """A changed schedule holds from the next look on, without a restart."""
+        known = self._settings.schedule
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            try:
+                wanted = load().schedule
+                if wanted == known:
+                    continue
+                await self._register(wanted)
+            except SlowwaveError as error:
+                tell("problem", str(error))
+                continue
+            except Exception as error:  # noqa: BLE001 - Prefect's client; the former schedule stands
+                tell("problem", f"The schedule could not be changed ({type(error).__name__}).")
+                continue
+            known = wanted
+            tell("schedule", sentence(wanted))
+            tell("note", f"the schedule is now: {sentence(wanted)}")
+
+
+class _Changes:
+    """`async with _Changes(a, b) as change: await change()`: true when something was put into the second folder."""
+
+    def __init__(self, spool: Path, inbox: Path) -> None:
+        self._spool, self._inbox = spool, inbox
+        self._found: asyncio.Queue[bool] = asyncio.Queue()
+        self._stop = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Callable[[], Any]:
+        self._task = asyncio.create_task(self._watch())
+        return self._next
+
+    async def __aexit__(self, *_: object) -> None:
+        self._stop.set()
+        assert self._task is not None
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _next(self) -> bool:
+        poked = await self._found.get()
+        while not self._found.empty():
+            poked |= self._found.get_nowait()
+        return poked
+
+    async def _watch(self) -> None:
+        async for paths in _batches(self._spool, self._inbox, self._stop):
+            inside = str(self._inbox) + os.sep
+            poked = any(path.startswith(inside) for path in paths)
+            if poked or any("wake-" in path for path in paths):
+                self._found.put_nowait(poked)
+
+
+async def _batches(spool: Path, inbox: Path, stop: asyncio.Event) -> AsyncIterator[set[str]]:
+    """Changed paths, as the system tells of them; where it does not (no more watches, a network disk), by looking."""
+    from watchfiles import Change, awatch
+
+    def fresh(change: Change, path: str) -> bool:
+        return change is not Change.deleted and not Path(path).name.startswith(".")
+
+    for polling in (False, True):
+        try:
+            changes = awatch(
+                spool, inbox, watch_filter=fresh, debounce=400, step=200, stop_event=stop, recursive=False,
+                force_polling=polling, poll_delay_ms=1_000,
+            )  # fmt: skip
+            async for batch in changes:
+                yield {path for _, path in batch}
+            return
+        except OSError as error:
+            tell("note", f"the folders cannot be watched ({type(error).__name__}); they are looked at instead")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m flows.worker")
+    parser.add_argument("--home", type=Path, required=True)
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--parent", required=True)
+    given = parser.parse_args(arguments)
+    lifeline.tie_to_parent(given.parent)
+    try:
+        asyncio.run(_made(Place(given.home), given.port).run())
+    except SlowwaveError as error:
+        tell("problem", str(error))
+        sys.exit(error.exit_code)
+
+
+def _made(place: Place, port: int) -> Worker:
+    settings = load()
+    mark = {WORKER_VARIABLE: lifeline.name_of(os.getpid())}
+    if port:
+        url, auth = f"http://127.0.0.1:{port}/api", place.make_auth()
+        prefect_environment.take(prefect_environment.for_client(place, url, auth) | mark)
+    else:
+        url, auth = settings.prefect_url, settings.prefect_auth.get_secret_value()
+        prefect_environment.add(mark | {"PYTHONSAFEPATH": "1"})
+    return Worker(place, lambda: remote.Api(url, auth), own=bool(port))
+
+
+if __name__ == "__main__":
+    main()
