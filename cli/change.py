@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,6 +17,7 @@ from memory.model import RolloutId
 from memory.runtime import open_runtime
 from memory.settings import load
 from memory.state import VersionRow
+from memory.workspace.topic_text import USER, TopicEntry
 from recall.trace import Tracer
 
 
@@ -43,11 +44,13 @@ def _confirm(question: str, *, yes: bool) -> None:
 def clear(*, yes: bool, as_json: bool) -> None:
     """`slowwave clear`."""
     with service() as memory:
+        memory.look_around()
         before = memory.preview_clear()
         if not as_json:
             line(
                 f"goes:  the summary, {before.sources} rollout summaries, {before.notes} notes, "
                 f"{before.versions} versions ({before.files} files, {before.bytes:,} bytes)"
+                + (f", {before.entries} entries of topics" if before.entries else "")
                 + (f", {before.set_aside} files that doctor had set aside" if before.set_aside else "")
             )
             line(f"stays: {before.sessions_kept} session histories, short files, settings, the ledger of costs")
@@ -83,17 +86,22 @@ def clear(*, yes: bool, as_json: bool) -> None:
 def forget(reference: str, *, text: str, project: str, yes: bool, as_json: bool) -> None:
     """`slowwave forget`."""
     if sum(map(bool, (reference, text, project))) != 1:
-        raise UsageError("Name one thing to forget: a session, a note, --project or --text.")
+        raise UsageError("Name one thing to forget: a session, a note, an entry, --project or --text.")
     with service() as memory:
-        rollouts, notes = _targets(memory, reference, project)
+        entries = _entries(memory, reference, project)
+        rollouts, notes = ([], []) if entries and not project else _targets(memory, reference, project, entries)
         _announce(memory, rollouts, notes, text, quiet=as_json)
+        for entry in () if as_json else entries:
+            line(f"entry {entry.id} {entry.topic}/{entry.title}")
         _confirm("Forget this for good?", yes=yes)
-        report = memory.forget(rollouts=rollouts, notes=notes, text=text)
+        ids = [entry.id for entry in entries]
+        report = memory.forget(rollouts=rollouts, notes=notes, text=text, entries=ids)
     if as_json:
         print_json(
             {
                 "rollouts": [str(rollout) for rollout in report.rollouts],
                 "notes": list(report.notes),
+                "entries": report.entries,
                 "lines_removed": len(report.lines),
                 "lines_kept_with_other_sources": report.kept,
                 "versions_purged": report.versions,
@@ -105,18 +113,33 @@ def forget(reference: str, *, text: str, project: str, yes: bool, as_json: bool)
     line(
         f"forgotten: {len(report.rollouts)} sessions, {len(report.notes)} notes; {len(report.lines)} lines left the "
         f"summary, {report.kept} went on with their other sources; {report.versions} versions purged"
+        + (f"; {report.entries} entries of topics" if report.entries else "")
     )
     for path in report.set_aside:
         line(f"deleted from what doctor had set aside, because it held it or could not be searched for it: {path}")
 
 
-def _targets(memory: LongMemory, reference: str, project: str) -> tuple[list[RolloutId], list[str]]:
+def _entries(memory: LongMemory, reference: str, project: str) -> list[TopicEntry]:
+    """The entries of topics that are meant: one by its id, or all of a project."""
+    reading = memory.runtime.workspace.topics.read()
+    if project:
+        names = reading.projects or {}
+        return [one for one in reading.entries if project in {one.scope, names.get(one.scope)} - {USER}]
+    return [one for one in reading.entries if one.id == reference.strip("[]").partition("#")[0]]
+
+
+def _targets(
+    memory: LongMemory, reference: str, project: str, entries: Sequence[TopicEntry] = ()
+) -> tuple[list[RolloutId], list[str]]:
     runtime = memory.runtime
+    memory.look_around()  # a session nobody has seen yet would come back after all
     if project:
         rows = [row for row in runtime.store.rollouts.all() if project in {row.project, row.project_name}]
-        if not rows:
+        keys = {project, *(row.project for row in rows)}
+        own = [note.name for note in runtime.workspace.notes().notes if note.project in keys and not note.is_global]
+        if not rows and not entries and not own:
             raise UnknownReference(f"No session belongs to project {project!r}.", hint="Nothing was forgotten.")
-        return [row.id for row in rows], []
+        return [row.id for row in rows], own
     if not reference:
         return [], []
     notes = {note.name for note in runtime.workspace.notes().notes}
@@ -154,6 +177,8 @@ def _announce(memory: LongMemory, rollouts: list[RolloutId], notes: list[str], t
                 line(f"{rollout}: {bullet}")
         for name in found.notes:
             line(f"note {name} (goes whole)")
+        for name in found.entries:
+            line(f"entry {name} (goes whole)")
         for path in found.set_aside:
             line(f"{path} (set aside by doctor; goes whole)")
 
@@ -206,9 +231,8 @@ def history(*, as_json: bool) -> None:
         )
         for change in row.changes:
             into = f" → {change['into']}" if change.get("into") else ""
-            line(
-                f"    {change['kind']}: {change['text']}{into}" + (f" ({change['reason']})" if change["reason"] else "")
-            )
+            said = f"{change['kind']}: {change['text']}{into}" if change["text"] else change["kind"]
+            line(f"    {said}" + (f" ({change['reason']})" if change["reason"] else ""))
 
 
 def _row_json(row: VersionRow, kept: set[int]) -> dict[str, Any]:

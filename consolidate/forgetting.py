@@ -46,21 +46,23 @@ failpoints.declare(
 @dataclass(frozen=True, slots=True)
 class Matches:
     """Where a text stands: lines of the summary, bullets of rollout summaries by source, notes by name, files that
-    `doctor --fix` had set aside."""
+    `doctor --fix` had set aside, `entries` of topics as `id topic/title`."""
 
     lines: tuple[Claim, ...] = ()
     bullets: Mapping[RolloutId, tuple[str, ...]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     set_aside: tuple[str, ...] = ()
+    entries: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.lines or self.bullets or self.notes or self.set_aside)
+        return bool(self.lines or self.bullets or self.notes or self.set_aside or self.entries)
 
 
 @dataclass(frozen=True, slots=True)
 class ForgetReport:
     """What went. `lines` left the summary, `kept` lines went on with their other sources; `version` is the new one;
-    `set_aside` are deleted files of the quarantine: they held it or could not be searched for it."""
+    `set_aside` are deleted files of the quarantine: they held it or could not be searched for it. `entries` counts
+    those of topics."""
 
     rollouts: tuple[RolloutId, ...]
     notes: tuple[str, ...]
@@ -69,6 +71,7 @@ class ForgetReport:
     versions: int
     version: int | None
     set_aside: tuple[str, ...] = ()
+    entries: int = 0
 
 
 # -- finding ------------------------------------------------------------------------------------------
@@ -86,7 +89,8 @@ def find(runtime: Runtime, text: str) -> Matches:
             bullets[row.rollout] = found
     notes = tuple(note.name for note in runtime.workspace.notes().notes if holds(note.body or note.text))
     lines = tuple(claim for claim in claims(summary) if holds(claim.text))
-    return Matches(lines, bullets, notes, quarantine.holding(runtime.settings.home, holds))
+    entries = runtime.workspace.topics.holding(holds)
+    return Matches(lines, bullets, notes, quarantine.holding(runtime.settings.home, holds), entries)
 
 
 def _lines(text: str) -> list[str]:
@@ -100,18 +104,26 @@ def _lines(text: str) -> list[str]:
 # -- forgetting -----------------------------------------------------------------------------------------
 
 
-def forget(runtime: Runtime, rollouts: Collection[RolloutId], notes: Collection[str], text: str) -> ForgetReport:
+def forget(
+    runtime: Runtime,
+    rollouts: Collection[RolloutId],
+    notes: Collection[str],
+    text: str,
+    entries: Collection[str] = (),
+) -> ForgetReport:
     """See `LongMemory.forget`. The caller holds the writer lock."""
     store = runtime.store
     known_notes = {note.name for note in runtime.workspace.notes().notes}
     unknown = [str(r) for r in rollouts if store.rollouts.get(r) is None and store.outputs.get(r) is None]
     unknown += [name for name in notes if name not in known_notes]
-    if unknown or not (rollouts or notes or text):
+    known_entries = {entry.id for entry in runtime.workspace.topics.read().entries} if entries else set()
+    unknown += [name for name in entries if name not in known_entries]
+    if unknown or not (rollouts or notes or text or entries):
         raise UnknownReference(f"Nothing is known of {', '.join(unknown) or 'it'}.", hint="Nothing was forgotten.")
     if text and not find(runtime, text):
-        raise UnknownReference("No line, source or note holds this text.", hint="Nothing was forgotten.")
+        raise UnknownReference("No line, source, note or entry holds this text.", hint="Nothing was forgotten.")
     key = forgotten.text_key(text) if text else ""
-    deed = _Deed(tuple(rollouts), tuple(notes), key)
+    deed = _Deed(tuple(rollouts), tuple(notes), key, tuple(entries))
     lease = claim_by_hand(runtime, FORGET)
     failpoints.hit("forget.before_tombstone")
     with store.write() as tx:
@@ -141,14 +153,20 @@ class _Deed:
     rollouts: tuple[RolloutId, ...]
     notes: tuple[str, ...]
     text: str
+    entries: tuple[str, ...] = ()
 
     def payload(self) -> dict[str, Any]:
-        return {"rollouts": [str(rollout) for rollout in self.rollouts], "notes": list(self.notes), "text": self.text}
+        return {
+            "rollouts": [str(rollout) for rollout in self.rollouts],
+            "notes": list(self.notes),
+            "text": self.text,
+            "entries": list(self.entries),
+        }
 
     @classmethod
     def of(cls, payload: Mapping[str, Any]) -> _Deed:
         rollouts = tuple(RolloutId.parse(name) for name in payload["rollouts"])
-        return cls(rollouts, tuple(payload["notes"]), payload["text"])
+        return cls(rollouts, tuple(payload["notes"]), payload["text"], tuple(payload.get("entries", ())))
 
 
 def _finish(runtime: Runtime, lease: Lease, deed: _Deed, holds: forgotten.Holds, intent: int) -> ForgetReport:
@@ -187,8 +205,10 @@ def _carry_out(runtime: Runtime, deed: _Deed, holds: forgotten.Holds) -> ForgetR
         workspace.remove_rollout_summary(rollout.source_id)
     for name in deed.notes:
         workspace.remove_note(name)
+    entries = len(workspace.topics.remove(deed.entries)) if deed.entries else 0
     if holds is not forgotten.nothing:
         _strip_texts(runtime, holds)
+        entries += workspace.topics.forget(holds)
     failpoints.hit("forget.after_files")
     # 3. Every kept version, its row and its inputs.
     citations = {r.citation for r in deed.rollouts} | {r.source_id for r in deed.rollouts}
@@ -207,7 +227,7 @@ def _carry_out(runtime: Runtime, deed: _Deed, holds: forgotten.Holds) -> ForgetR
     wanted = quarantine.Wanted(names, None if holds is forgotten.nothing else holds)
     aside = quarantine.remove(runtime.settings.home, wanted)
     failpoints.hit("forget.after_quarantine")
-    return ForgetReport(deed.rollouts, deed.notes, lines, kept, touched, version, aside)
+    return ForgetReport(deed.rollouts, deed.notes, lines, kept, touched, version, aside, entries)
 
 
 def _strip_texts(runtime: Runtime, holds: forgotten.Holds) -> None:

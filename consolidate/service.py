@@ -51,6 +51,7 @@ class ClearPreview:
     summary: bool
     sessions_kept: int
     set_aside: int = 0
+    entries: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +153,12 @@ class LongMemory:
 
     # -- clear ------------------------------------------------------------------------------------------
 
+    def look_around(self) -> None:
+        """Takes down which sessions lie on disk now: what is not known can be neither shown nor cleared nor forgotten.
+        Does without where that is not possible."""
+        with suppress(SlowwaveError, OSError):
+            discover(self.runtime.settings, self.runtime.clock, self.runtime.store)
+
     def preview_clear(self) -> ClearPreview:
         """Counts only; changes nothing."""
         runtime = self.runtime
@@ -166,6 +173,7 @@ class LongMemory:
             summary=runtime.workspace.summary() is not None,
             sessions_kept=len(runtime.store.rollouts.all()),
             set_aside=quarantine.count(runtime.settings.home),
+            entries=len(runtime.workspace.topics.read().entries),
         )
 
     def clear(self) -> ClearReport:
@@ -175,9 +183,7 @@ class LongMemory:
         """
         runtime = self.runtime
         home, store = runtime.settings.home, runtime.store
-        with suppress(SlowwaveError, OSError):
-            # What lies on disk now is what is cleared, whatever its times say: look before the watermark is set.
-            discover(runtime.settings, runtime.clock, store)
+        self.look_around()  # what lies on disk now is what is cleared, whatever its times say: before the watermark
         with locks.hold(home / locks.WRITER, owner=runtime.owner, wait_seconds=LOCK_WAIT_SECONDS):
             old = store.generation
             failpoints.hit("clear.before_state")
@@ -201,6 +207,7 @@ class LongMemory:
         runtime = self.runtime
         store, workspace = runtime.store, runtime.workspace
         files = len(workspace.rollout_summaries()) + len(workspace.notes().notes) + (workspace.summary() is not None)
+        files += len(workspace.topics.read().entries)
         rows = len(store.outputs.all()) + len(store.usage.last_used()) + len(store.intents.pending())
         folders = [e for e in _entries(runtime.settings.home / "generations") if e.name != store.generation]
         versions = len(store.versions.all()) + len(workspace.versions())
@@ -215,15 +222,22 @@ class LongMemory:
         """The claims, sources and notes that contain a text, for the user to look at before forgetting it."""
         return forgetting.find(self.runtime, text)
 
-    def forget(self, *, rollouts: Iterable[RolloutId] = (), notes: Iterable[str] = (), text: str = "") -> ForgetReport:
-        """Takes sources, notes or a text out of everything kept, for good [M48 M54 X40].
+    def forget(
+        self,
+        *,
+        rollouts: Iterable[RolloutId] = (),
+        notes: Iterable[str] = (),
+        text: str = "",
+        entries: Iterable[str] = (),
+    ) -> ForgetReport:
+        """Takes sources, notes, entries of topics or a text out of everything kept, for good [M48 M54 X40].
 
         Raises UnknownReference when nothing of it is known.
         """
         runtime = self.runtime
         home = runtime.settings.home
         with locks.hold(home / locks.WRITER, owner=runtime.owner, wait_seconds=LOCK_WAIT_SECONDS):
-            return forgetting.forget(runtime, tuple(rollouts), tuple(notes), text)
+            return forgetting.forget(runtime, tuple(rollouts), tuple(notes), text, tuple(entries))
 
     # -- history and restore ----------------------------------------------------------------------------
 

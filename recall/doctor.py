@@ -72,6 +72,7 @@ def examine(settings: Settings, store: Store, workspace: Workspace, clock: Clock
             ("versions", lambda: _versions(store, workspace)),
             ("baseline", lambda: _baseline(store, workspace)),
             ("notes", lambda: _notes(workspace)),
+            ("topics", lambda: _topics(workspace)),
             ("leases", lambda: _leases(store, clock)),
             ("left-overs", lambda: _left_overs(settings, store, workspace)),
             ("clock", lambda: _clock(store, clock)),
@@ -217,6 +218,13 @@ def _notes(workspace: Workspace) -> Iterator[Finding]:
         yield Finding("warning", "notes", diagnostic, "the note is not part of memory", "mend or remove the file")
 
 
+def _topics(workspace: Workspace) -> Iterator[Finding]:
+    for problem in workspace.topics.read().problems:
+        yield Finding(
+            "warning", "topics", problem.rstrip("."), "its entries are not part of memory", "mend or remove it"
+        )
+
+
 def _leases(store: Store, clock: Clock) -> Iterator[Finding]:
     now = clock.now()
     for kind in ("extract", "consolidate"):
@@ -237,6 +245,7 @@ def _left_overs(settings: Settings, store: Store, workspace: Workspace) -> Itera
     temporary = [
         path for place in (generation, generation / "versions", workspace.root) for path in place.glob(".tmp-*")
     ]
+    temporary += [workspace.root / path for path in workspace.topics.half_done()]
     for path in sorted([*stagings, *temporary]):
         yield Finding("warning", "left-overs", f"{path} was left over", means, FIX)
     for path in sorted((settings.home / "generations").glob("*")):

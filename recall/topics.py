@@ -24,7 +24,7 @@ from memory.project import Project
 from memory.redact import Redactor
 from memory.settings import Settings, enabled_on_disk
 from memory.state import Store
-from memory.workspace import Note, Workspace
+from memory.workspace import HealReport, Note, Workspace, healing
 from memory.workspace.topic_text import TIERS, USER, TopicEntry, entry_id, key
 from recall import entry_rules, scope
 from recall.entry_rules import Clean
@@ -182,7 +182,7 @@ class Memory:
                     "It holds a text that was forgotten at the user's wish; nothing was kept.",
                     hint="What was forgotten is not remembered again.",
                 )
-            workspace.topics.heal()
+            healing.mend_topics(workspace.topics, workspace.notes, workspace.remove_note, HealReport())
             taken = frozenset(name for kind, name in stones if kind == "note")
             kept, updated = self._keep(workspace, asked, clean, taken)
         return Outcome(kept, updated, self._similar(kept), clean.redacted, clean.hidden)

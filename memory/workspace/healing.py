@@ -13,6 +13,9 @@ from memory.model import Manifest
 from memory.workspace import files as layer
 from memory.workspace import layout, staging, versions
 from memory.workspace.files import Files
+from memory.workspace.notes import Note, NotesReading
+from memory.workspace.topic_text import USER, TopicEntry, entry_id
+from memory.workspace.topics import Topics
 from memory.workspace.versions import Version
 
 LEFT_OVER = layer.emptying("workspace.heal.left_over")
@@ -57,6 +60,16 @@ def decide(current: str | None, old: str | None, new: str) -> Verdict:
     return Verdict.FOREIGN
 
 
+def twins(topics: Topics, notes: Iterable[Note]) -> list[tuple[Note, TopicEntry]]:
+    """Notes of the memory tools that have the identity of an entry of a topic."""
+    titled = {
+        entry_id(USER if one.is_global else one.project or "", one.topic, one.title): one for one in notes if one.title
+    }
+    if not titled:
+        return []
+    return [(titled[entry.id], entry) for entry in topics.read().entries if entry.id in titled]
+
+
 def judge(intents: Iterable[PendingIntent], current: str | None, report: HealReport) -> None:
     """Compares each intent's hashes with that of the summary on disk; changes nothing there."""
     for intent in intents:
@@ -79,6 +92,24 @@ def remove_left_overs(generation: Files, files: Files, report: HealReport) -> No
         for entry in files.entries(layout.WORKSPACE) or ():
             if staging.remove_if_dead(files, entry.name):
                 report.removed.append(str(files.full(f"{layout.WORKSPACE}/{entry.name}")))
+    except WorkspaceError as error:
+        report.problems.append(str(error))
+
+
+def mend_topics(
+    topics: Topics, notes: Callable[[], NotesReading], remove_note: Callable[[str], bool], report: HealReport
+) -> None:
+    """What interrupted writes of topics left, and entries that stand in two places because a change of their tier was
+    interrupted: the later one holds."""
+    try:
+        report.removed += topics.heal()
+        for note, entry in twins(topics, notes().notes):
+            if (entry.record.updated or note.mtime) < (note.created or note.mtime):
+                topics.remove({entry.id})
+                report.removed.append(f"{entry.path}: {entry.id}, which is a note by now")
+            else:
+                remove_note(note.name)
+                report.removed.append(f"{note.path}, which is an entry of a topic by now")
     except WorkspaceError as error:
         report.problems.append(str(error))
 

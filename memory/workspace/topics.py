@@ -256,6 +256,51 @@ class Topics:
             self._files.remove(file.path, TEXT_GONE)
             self._files.remove(file.records_path, RECORDS_GONE)
 
+    # -- forgetting a text
+
+    def holding(self, holds: Callable[[str], bool]) -> tuple[str, ...]:
+        """`<id> <topic>/<title>` of the entries that hold a text, and the paths of files that hold it elsewhere."""
+        found: list[str] = []
+        for scope in self._scopes(None, []):
+            for path, file in self._raw(scope):
+                mine = [] if file is None else [entry for entry in file.entries() if _holds(entry, holds)]
+                found += [f"{entry.id} {entry.topic}/{entry.title}" for entry in mine]
+                if not mine and self._holds_elsewhere(path, file, holds):
+                    found.append(path)
+        return tuple(found)
+
+    def forget(self, holds: Callable[[str], bool]) -> int:
+        """Takes out every entry that holds a text, counted; a file goes whole whose heading or what stands before its
+        entries holds it, or which cannot be read."""
+        gone = 0
+        with self._lock():
+            for scope in self._scopes(None, []):
+                for path, file in self._raw(scope):
+                    if self._holds_elsewhere(path, file, holds):
+                        gone += 0 if file is None else len(file.text.entries)
+                        self._files.remove(path, TEXT_GONE)
+                        self._files.remove(f"{path.removesuffix('.md')}.json", RECORDS_GONE)
+                    elif file is not None and (mine := [one for one in file.entries() if _holds(one, holds)]):
+                        self._take(file, mine)
+                        gone += len(mine)
+        return gone
+
+    def _raw(self, scope: str) -> list[tuple[str, _File | None]]:
+        """Every file of a scope, unreadable ones too."""
+        read = {file.path: file for file in self._of_scope(scope, [])}
+        names = [entry.name for entry in self._files.entries(f"{TOPICS}/{scope}") or () if entry.kind == "file"]
+        paths = [f"{TOPICS}/{scope}/{name}" for name in names if not name.endswith(".json")]
+        return [(path, read.get(path)) for path in paths]
+
+    def _holds_elsewhere(self, path: str, file: _File | None, holds: Callable[[str], bool]) -> bool:
+        if file is not None:
+            return holds(file.text.topic) or holds(file.text.preamble)
+        try:
+            content = self._files.read(path, limit=MAX_ALL_BYTES)
+        except WorkspaceError:
+            return False
+        return content is not None and holds(content.data.decode("utf-8", "replace"))
+
     # -- mending
 
     def half_done(self) -> list[str]:
@@ -295,6 +340,10 @@ class Topics:
 
 class _Unusable(Exception):
     """Why a file is no topic file, as the end of a sentence."""
+
+
+def _holds(entry: TopicEntry, holds: Callable[[str], bool]) -> bool:
+    return holds(entry.title) or holds(entry.body)
 
 
 def _refusal(scope: str, name: str, why: str) -> str:

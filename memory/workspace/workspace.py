@@ -385,6 +385,7 @@ class Workspace:
             else:
                 healing.mend_baseline(self._generation, self._files, current, report, self._reset_baseline)
                 healing.judge(intents, current, report)
+        healing.mend_topics(self.topics, self.notes, self.remove_note, report)
         self._remove_cleared(report)
         return report
 

@@ -49,7 +49,7 @@ def test_a_good_home_is_in_order_in_every_check(desk: Desk) -> None:
     assert {finding.level for finding in found} == {"ok"}
     assert {finding.check for finding in found} == {
         "home", "file system", "permissions", "disk", "quarantine", "hosts", "state", "summary", "rollout summaries",
-        "versions", "baseline", "notes", "leases", "left-overs", "clock", "locks",
+        "versions", "baseline", "notes", "topics", "leases", "left-overs", "clock", "locks",
     }  # fmt: skip
 
 

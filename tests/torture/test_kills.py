@@ -17,7 +17,7 @@ from tests.torture.deeds import DEEDS
 from tests.torture.harness import Kill, Rehearsal, kill, kills_of
 
 ROOMS = ("cli", "consolidate", "dashboard", "extract", "flows", "hosts", "memory", "prompts", "recall", "rollouts")
-OTHERS = ("short.", "workspace.index.", "workspace.blocks.")
+OTHERS = ("short.", "topics.", "workspace.index.", "workspace.blocks.")
 """Points with a kill test of their own."""
 ROOT = Path(__file__).resolve().parents[2]
 

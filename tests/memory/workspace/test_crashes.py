@@ -234,7 +234,9 @@ def test_every_failpoint_of_the_workspace_is_reached_by_one_of_these_deeds(tmp_p
         shutil.copytree(start, home, symlinks=True)
         PREPARATIONS.get(name, nothing)(home)
         seen |= set(points_of(deed, home))
-    assert {point for point in failpoints.known() if point.startswith("workspace.")} == seen
+    elsewhere = "workspace.quarantine."  # killed in the torture tests, where something is set aside
+    known = {point for point in failpoints.known() if point.startswith("workspace.")}
+    assert {point for point in known if not point.startswith(elsewhere)} == seen
 
 
 @pytest.mark.req("Z105")
