@@ -111,7 +111,7 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.req("P011", "P025")
-@pytest.mark.fault("X49", "M48", "M83", "M74")
+@pytest.mark.fault("X49", "M48")
 @pytest.mark.parametrize("name", DEEDS)
 def test_a_kill_at_any_step_leaves_the_entries_as_before_or_after(tmp_path: Path, begun: Path, name: str) -> None:
     deed = DEEDS[name]
@@ -163,7 +163,7 @@ def test_every_point_of_topics_is_passed_by_a_deed(tmp_path: Path, begun: Path) 
     assert {point for point in failpoints.known() if point.startswith("topics.")} - passed == set()
 
 
-@pytest.mark.fault("M75", "X49")
+@pytest.mark.fault("X49")
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
 def test_a_disk_that_refuses_is_said_and_loses_nothing(tmp_path: Path, begun: Path, code: int) -> None:
     before = state(begun)
@@ -178,7 +178,6 @@ def test_a_disk_that_refuses_is_said_and_loses_nothing(tmp_path: Path, begun: Pa
 
 
 @pytest.mark.req("P011", "P025")
-@pytest.mark.fault("X50", "M80")
 def test_processes_at_once_lose_no_entry_and_agree_on_one_of_the_same_title(tmp_path: Path, begun: Path) -> None:
     home = shutil.copytree(begun, tmp_path / "home")
     children = []
@@ -205,7 +204,7 @@ def test_processes_at_once_lose_no_entry_and_agree_on_one_of_the_same_title(tmp_
     assert "Of 3 number 2" in found
 
 
-@pytest.mark.fault("X45", "M55")
+@pytest.mark.fault("M55")
 def test_a_clear_takes_entries_away_and_tools_that_were_open_work_in_the_new_generation(
     tmp_path: Path, begun: Path
 ) -> None:
