@@ -15,7 +15,7 @@ from starlette.staticfiles import StaticFiles
 from dashboard import api, pages
 from dashboard.api.models import Problem
 from dashboard.desk import CsrfError, Desk, Visitor
-from dashboard.ports import HostSetup, Runs
+from dashboard.ports import HostSetup, Planner, Runs, no_planner
 from dashboard.security import Guard, Wall
 from memory.clock import Clock
 from memory.errors import (
@@ -45,6 +45,7 @@ def create_app(
     clock: Clock,
     token: str | None = None,
     allowed_hosts: Sequence[str] = (),
+    planner: Planner = no_planner,
 ) -> FastAPI:
     """The dashboard of the store that `settings_loader` names; it is asked anew for every request.
 
@@ -61,7 +62,7 @@ def create_app(
         redirect_slashes=False,
     )
     guard = Guard(token, allowed_hosts)
-    app.state.desk = Desk(settings_loader, runs=runs, hosts=hosts, clock=clock, guard=guard)
+    app.state.desk = Desk(settings_loader, runs=runs, hosts=hosts, clock=clock, guard=guard, planner=planner)
     app.mount("/static", StaticFiles(directory=Path(__file__).parent / "static"), name="static")
     for router in pages.ROUTERS:
         app.include_router(router, include_in_schema=False)

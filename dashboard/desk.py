@@ -27,7 +27,7 @@ from markupsafe import Markup, escape
 from consolidate.service import LongMemory
 from dashboard import i18n
 from dashboard.i18n import Language
-from dashboard.ports import HostSetup, Runs
+from dashboard.ports import HostSetup, Planner, Runs, no_planner
 from dashboard.security import CSRF_COOKIE, CSRF_FIELD, MAX_BODY, Guard, cookies
 from dashboard.shown import shown
 from memory.clock import Clock
@@ -56,10 +56,18 @@ class Desk:
     """One for the whole server."""
 
     def __init__(
-        self, load: Callable[[], Settings], *, runs: Runs, hosts: HostSetup, clock: Clock, guard: Guard
+        self,
+        load: Callable[[], Settings],
+        *,
+        runs: Runs,
+        hosts: HostSetup,
+        clock: Clock,
+        guard: Guard,
+        planner: Planner = no_planner,
     ) -> None:
         self.load = load
         self.runs = runs
+        self.planner = planner
         self.hosts = hosts
         self.clock = clock
         self.guard = guard

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, Protocol
@@ -38,14 +38,40 @@ class ServiceState:
 
 
 @dataclass(frozen=True, slots=True)
+class Planned:
+    """What a run would read and may cost at most. `rollouts` are ids of sessions, `waiting` counts those beyond the
+    batch, `skipped` is reason -> count; `money` is None where a price is unknown."""
+
+    rollouts: tuple[str, ...]
+    waiting: int
+    skipped: Mapping[str, int]
+    sources: int
+    model: str
+    requests: int
+    input_tokens: int
+    output_tokens: int
+    money: float | None
+
+
+class Planner(Protocol):
+    """The dry run. Blocks while the sessions on disk are looked at; calls no model. Raises SlowwaveError."""
+
+    def __call__(self, *, stage: Stage, rollouts: Sequence[str]) -> Planned: ...
+
+
+@dataclass(frozen=True, slots=True)
 class HostState:
-    """One coding agent of this machine: is it there, does it know of slowwave; `says` is a sentence for people."""
+    """One coding agent of this machine: is it there, does it know of slowwave; `says` is a sentence for people.
+
+    `files` are what setting it up changes or makes, or has changed, a line for each.
+    """
 
     host: str
     found: bool
     version: str
     installed: bool
     says: str
+    files: tuple[str, ...] = ()
 
 
 class Runs(Protocol):
@@ -80,6 +106,11 @@ class HostSetup(Protocol):
     def uninstall(self, host: str) -> list[str]:
         """What was taken back, a line for each."""
         ...
+
+
+def no_planner(*, stage: Stage, rollouts: Sequence[str]) -> Planned:
+    """Stands in where there is no dry run."""
+    raise UsageError("A dry run cannot be made from here.", hint="Use: slowwave run --dry-run")
 
 
 class Nobody:
