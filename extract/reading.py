@@ -109,7 +109,8 @@ def read(runtime: Runtime, row: RolloutRow, kin: Kin) -> Reading:
     """
     adapter = ADAPTERS[row.id.host]
     transcript = adapter.read(row.path, limit=None if row.path.suffix in COMPRESSED else row.size)
-    transcript = lineage.after(transcript, runtime.store.meta.watermark_of(str(row.id)))
+    cleared = runtime.store.meta.cleared(str(row.id))
+    transcript = lineage.after(transcript, cleared.watermark, end=cleared.end_in(row.inode, row.fingerprint))
     others = (_elder(elder) for elder in kin.elders(row))
     transcript = lineage.owned(transcript, others=[other for other in others if other is not None])
     copied = sum(event.derived_from == lineage.COPIED for event in transcript.events)

@@ -97,10 +97,12 @@ def owned(transcript: Transcript, *, others: Iterable[Transcript | EventKeys]) -
     return _demoted(transcript, copied, COPIED)
 
 
-def after(transcript: Transcript, watermark: datetime | None) -> Transcript:
+def after(transcript: Transcript, watermark: datetime | None, *, end: int = 0) -> Transcript:
     """The rollout without what was said at or before the clear: those events become derived [Z022 Z115].
 
-    An event without a time has that of the one before it; one at the start without any counts as cleared.
+    An event without a time has that of the one before it; one at the start without any counts as cleared. So does
+    every event of the first `end` bytes, which stood there at the clear: a clock that was set back in the middle of a
+    session gives times that prove nothing.
     """
     if watermark is None:
         return transcript
@@ -108,7 +110,7 @@ def after(transcript: Transcript, watermark: datetime | None) -> Transcript:
     last: datetime | None = None
     for index, event in enumerate(transcript.events):
         last = event.time or last
-        if last is None or last <= watermark:
+        if last is None or last <= watermark or event.offset < end:
             cleared.add(index)
     return _demoted(transcript, cleared, CLEARED)
 

@@ -274,7 +274,8 @@ _META = {("meta", "name"), ("meta", "value")}
 def _sqlite_meta(connection: sqlite3.Connection, columns: Columns) -> dict[str, str]:
     if not columns >= _META:
         return {}
-    return {str(name): str(value) for name, value in connection.execute("SELECT name, value FROM meta")}
+    found = connection.execute("SELECT name, value FROM meta WHERE name NOT LIKE '%:%'")  # not one for each rollout
+    return {str(name): str(value) for name, value in found}
 
 
 def inspect_postgres(connection: Connection, store: str) -> tuple[dict[str, str], Columns]:
@@ -284,7 +285,7 @@ def inspect_postgres(connection: Connection, store: str) -> tuple[dict[str, str]
     columns = {(str(table), str(name)) for table, name in connection.execute(query, {"schema": schema})}
     if not columns >= _META:
         return {}, columns
-    rows = connection.execute(text(f'SELECT name, value FROM "{schema}".meta'))
+    rows = connection.execute(text(f"SELECT name, value FROM \"{schema}\".meta WHERE position(':' in name) = 0"))
     return {str(name): str(value) for name, value in rows}, columns
 
 

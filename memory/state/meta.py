@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import os
 import secrets
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import delete, or_, select, update
+from sqlalchemy import delete, select, update
 
 from memory import failpoints
 from memory.clock import iso, parse_iso
@@ -23,12 +24,29 @@ from memory.state.dialect import insert
 from memory.state.schema import VERSION, hook_uses, intents, jobs, meta, outputs, rollouts, usage, versions
 
 GENERATION_FILE = "generation.json"
-_AHEAD = "cleared:"
-"""Names of meta rows: the watermark of one rollout whose times were ahead."""
+_CLEARED = "cleared:"
+"""Begins the names of meta rows that say how one rollout stood at the last clear."""
 
 failpoints.declare("state.generation_file.before", "state.generation_file.after")
 FORMER = 100
 """Former generations that are remembered by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cleared:
+    """How a clear holds for one rollout. `watermark` is later than the general one where the rollout's own times were
+    ahead of the clock that cleared (another host's clock, one that was set back), so that they do not lift it over the
+    clear; None when memory was never cleared. In the file of that `inode` and `fingerprint` the first `end` bytes
+    stood there at the clear, whatever times they give."""
+
+    watermark: datetime | None
+    end: int = 0
+    inode: int = 0
+    fingerprint: str = ""
+
+    def end_in(self, inode: int, fingerprint: str) -> int:
+        """`end` if it is still that file, else 0: then the times alone decide."""
+        return self.end if (inode, fingerprint) == (self.inode, self.fingerprint) else 0
 
 
 class Meta(Aggregate):
@@ -40,17 +58,29 @@ class Meta(Aggregate):
         """Nothing at or before it may become memory again; None when memory was never cleared."""
         return parse_iso(self._get("clear_watermark", tx))
 
-    def watermark_of(self, rollout: str, tx: Tx | None = None) -> datetime | None:
-        """The watermark as it holds for one rollout: later where its own times were ahead of the clock that cleared
-        (another host's clock, one that was set back), so that they do not lift it over the clear."""
-        general, own = self.clear_watermark(tx), parse_iso(self._get(f"{_AHEAD}{rollout}", tx))
-        return max(general, own) if general is not None and own is not None else general
+    def cleared(self, rollout: str, tx: Tx | None = None) -> Cleared:
+        """What of one rollout may never become memory again."""
+        general, words = self.clear_watermark(tx), (self._get(f"{_CLEARED}{rollout}", tx) or "").split(" ")
+        if general is None or len(words) != 4:
+            return Cleared(general)
+        own = parse_iso(words[0])
+        return Cleared(max(general, own or general), int(words[1]), int(words[2]), words[3])
 
-    def _ahead(self, tx: Tx, watermark: datetime) -> list[tuple[str, datetime]]:
-        nanoseconds = int(watermark.timestamp() * 1e9)
-        later = or_(rollouts.c.last_event > watermark, rollouts.c.mtime_ns > nanoseconds)
-        found = tx.execute(select(rollouts.c.id, rollouts.c.last_event, rollouts.c.mtime_ns).where(later))
-        return [(name, max(last or watermark, _moment(mtime_ns))) for name, last, mtime_ns in found]
+    def _note_cleared(self, tx: Tx, watermark: datetime) -> None:
+        """Keeps how every known rollout stands; what was kept of one that is not known any more stays."""
+        c = rollouts.c
+        rows = [
+            {
+                "name": f"{_CLEARED}{row.id}",
+                "value": f"{iso(max(row.last_event or watermark, _moment(row.mtime_ns), watermark))}"
+                f" {row.size} {row.inode} {row.fingerprint}",
+            }
+            for row in tx.execute(select(c.id, c.last_event, c.mtime_ns, c.size, c.inode, c.fingerprint))
+        ]
+        if rows:
+            statement = insert(tx, meta)
+            changes = {"value": statement.excluded.value}
+            tx.execute(statement.on_conflict_do_update(index_elements=["name"], set_=changes), rows)
 
     def new_generation(self, watermark: datetime) -> str:
         """Starts the next data epoch in one transaction and returns its id [Z110].
@@ -65,8 +95,7 @@ class Meta(Aggregate):
             latest = max(watermark, before) if before else watermark
             fresh = {"status": "released", "boundary": "", "done_boundary": None, "attempts": 0, "retry_at": None}
             none = {"lease_until": None, "finished": None, "error_code": None, "error_message": None}
-            for rollout, ahead in self._ahead(tx, latest):
-                self._set(tx, f"{_AHEAD}{rollout}", str(iso(ahead)))
+            self._note_cleared(tx, latest)
             # Jobs first: that waits for writers who hold one, so that the deletions see what they wrote.
             tx.execute(update(jobs).values(generation=name, owner="", updated=self._now(), **fresh, **none))
             for table in (rollouts, outputs, versions, usage, hook_uses, intents):

@@ -152,6 +152,10 @@ def _salvage(tx: Connection, damaged: Path | None, folder: Path) -> tuple[dict[s
                 found[table.name] = len(rows)
             if not whole:
                 broken.append(table.name)
+        kept, _ = _readable(engine.connect, meta)
+        for row in kept:
+            if ":" in row["name"]:  # how a rollout stood at a clear; the rest is made anew
+                tx.execute(dialect.insert(tx, meta).on_conflict_do_nothing(), row)
     finally:
         engine.dispose()
     return found, tuple(broken)

@@ -20,6 +20,7 @@ from memory.state import Store
 from tests.torture.world import LEASE_SECONDS, World, killed_at
 
 SHARED = "Never force-push to `main` please."
+STOLEN_AT = "publish.before_install"
 CANARY = "zebra-umbrella"
 SECRET_WISH = f"Always ship `{CANARY}` builds before the others."
 
@@ -32,12 +33,14 @@ def part(name: str, number: int) -> str:
 @dataclass(frozen=True)
 class Deed:
     """`prepare` makes the store from nothing; `act` is what is killed; `again` is what the person does after a restart
-    besides a run; `gone` are texts that must stand nowhere under the home in the end."""
+    besides a run; `gone` are texts that must stand nowhere under the home in the end; `armed` is a point the deed
+    itself has a use for, so that it cannot be killed there."""
 
     prepare: Callable[[World], None]
     act: Callable[[World], object]
     again: Callable[[World], object] = lambda world: None
     gone: tuple[str, ...] = ()
+    armed: str = ""
 
 
 # -- before --------------------------------------------------------------------------------------------
@@ -182,7 +185,7 @@ def probe(world: World) -> None:
 
 def overtaken(world: World) -> object:
     """A publish whose claim goes to another process between the last look at it and the rename."""
-    with stolen(world, "publish.before_install"):
+    with stolen(world, STOLEN_AT):
         return world.run()
 
 
@@ -217,8 +220,8 @@ DEEDS: dict[str, Deed] = {
     "write a note": Deed(published, write_note, write_note),
     "remove a note": Deed(published, remove_note, remove_note),
     "probe": Deed(published, probe),
-    "an overtaken publish": Deed(moved_on, overtaken),
-    "an overtaken first publish": Deed(empty, overtaken),
+    "an overtaken publish": Deed(moved_on, overtaken, armed=STOLEN_AT),
+    "an overtaken first publish": Deed(empty, overtaken, armed=STOLEN_AT),
     "recovery of an extraction": Deed(cut(moved_on, run, "extract.after_file"), run),
     "recovery of a publish to finish": Deed(cut(moved_on, run, "publish.after_install"), run),
     "recovery of a publish to undo": Deed(cut(moved_on, run, "publish.after_version"), run),

@@ -305,6 +305,7 @@ def kills_of(rehearsals: dict[str, Rehearsal], *, long: bool) -> dict[str, list[
             chosen[name] = [Kill(point, nth) for point, count in points.items() for nth in sorted({1, count})]
         else:
             chosen[name] = [Kill(point, 1) for point in points if point not in seen]
+        chosen[name] = [where for where in chosen[name] if where.point != rehearsal.deed.armed]
         commits = range(2, points["state.commit.after"] + 1, 1 if long else 8)
         chosen[name] += [Kill("state.commit.after", nth) for nth in commits]
         seen |= points.keys()

@@ -42,7 +42,7 @@ class Snapshot:
 class Model:
     """`said` is everything on disk with its time. `taken` is what is recorded of each session, `pending` are sessions
     that were extended since, `aside` sources that a restore put aside, `floor` the moment up to which a session was
-    cleared: its own last one where that was ahead of the clock."""
+    cleared: its own last one where that was ahead of the clock; `first` is how many of its lines were cleared."""
 
     said: dict[str, list[tuple[str, datetime]]] = field(default_factory=dict)
     taken: dict[str, Lines] = field(default_factory=dict)
@@ -52,6 +52,7 @@ class Model:
     forgotten: set[str] = field(default_factory=set)
     watermark: datetime | None = None
     floor: dict[str, datetime] = field(default_factory=dict)
+    first: dict[str, int] = field(default_factory=dict)
     versions: dict[int, Snapshot] = field(default_factory=dict)
     published: Snapshot = field(default_factory=lambda: Snapshot({}, {}))
 
@@ -61,8 +62,8 @@ class Model:
 
     def recorded(self, name: str) -> Lines:
         """What an extraction makes of a session now."""
-        floor = self.floor.get(name, self.watermark)
-        lines = (line for line, at in self.said[name] if floor is None or at > floor)
+        floor, first = self.floor.get(name, self.watermark), self.first.get(name, 0)
+        lines = (line for line, at in self.said[name][first:] if floor is None or at > floor)
         return tuple(line for line in lines if not self.dead(line))
 
     def after_run(self) -> Snapshot:
@@ -253,7 +254,8 @@ class Machine:
         before = self.model.watermark
         self.model.watermark = max(now, before) if before else now
         for name, lines in self.model.said.items():
-            self.model.floor[name] = max(self.model.watermark, *(at for _, at in lines))
+            self.model.floor[name] = max(self.model.watermark, lines[-1][1])
+            self.model.first[name] = len(lines)
         for container in (self.model.taken, self.model.notes, self.model.versions):
             container.clear()
         self.model.pending.clear()
@@ -299,6 +301,6 @@ class Machine:
         for text in self.model.forgotten:
             assert self.world.traces(text) == [], (text, self.deeds)
         for name, floor in self.model.floor.items():
-            for line, at in self.model.said[name]:
-                if at <= floor:
+            for number, (line, at) in enumerate(self.model.said[name]):
+                if at <= floor or number < self.model.first[name]:
                     assert self.world.traces(line.split("`")[1] + "`") == [], (name, line, self.deeds)

@@ -73,6 +73,28 @@ def test_what_was_said_before_a_clear_stays_away_though_its_clock_was_ahead(worl
 
 
 @pytest.mark.req("Z022")
+def test_what_was_said_before_a_clear_stays_away_though_the_clock_was_set_back_within_the_session(world: World) -> None:
+    world.say("a1", part("a1", 1))
+    set_back(world)
+    world.say("a1", part("a1", 2))
+    with world.memory() as memory:
+        assert memory.clear().clean
+    world.frozen.advance(2 * BACK.total_seconds())
+    world.say("a1", part("a1", 3))
+    world.run()
+    assert world.lines() == {part("a1", 3)}
+
+
+def test_a_session_that_is_another_one_since_the_clear_is_judged_by_its_times(world: World) -> None:
+    world.say("a1", *(part("a1", number) for number in range(1, 5)))
+    with world.memory() as memory:
+        assert memory.clear().clean
+    world.frozen.advance(60)
+    world.rewrite("a1", part("a1", 9))
+    world.run()
+    assert world.lines() == {part("a1", 9)}
+
+
 def test_a_new_session_is_taken_after_a_clear_that_was_ahead_of_its_clock_once_time_has_caught_up(world: World) -> None:
     world.say("a1", part("a1", 1))
     with world.memory() as memory:
