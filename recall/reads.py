@@ -1,8 +1,8 @@
 """Which sources a tool has really read: files of long memory, seen in what the host says after a tool ran [Z016].
 
-A source counts when the tool's input names its file (or its citation, for our own recall tool), the tool did not fail,
-and a line of the file stands in what the tool returned: listing a folder or a refused read is none. Standard library
-only; the host's payload is data of unknown shape.
+A source counts when the tool's input names its file, the tool did not fail, and a line of the file stands in what the
+tool returned: listing a folder or a refused read is none. Our own tools count for themselves. Standard library only;
+the host's payload is data of unknown shape.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ MAX_SEARCHED = 100_000
 MIN_LINE = 12
 """A line of a source as short as this proves nothing."""
 MAX_SOURCE_BYTES = 512_000
-RECALL_TOOL = "memory_recall"
+OWN_TOOLS = frozenset({"memory_recall", "memory_get", "memory_search", "memory_timeline", "memory_list", "memory_why"})
+"""They count what they read themselves, in every host: a hook that counted it too would count it twice."""
 
 _FILE = re.compile(
     r"rollout_summaries/([0-9a-f]{16})\.md|extensions/ad_hoc/notes/([A-Za-z0-9_-][A-Za-z0-9._-]{0,63})\.md"
 )
-_NAMED = re.compile(r"(?:note:[A-Za-z0-9._-]{1,64}|[0-9a-f]{16}|[0-9a-f]{8})")
 
 
 def sources_read(home: str, tool: str, tool_input: object, response: object) -> tuple[str, ...]:
     """Citations (8 hex digits, or `note:NAME`) of the sources this call has read, at most 20."""
     generation, _ = scope.read_generation(home)
-    if not generation or _failed(response):
+    if not generation or _failed(response) or tool.rpartition("__")[2] in OWN_TOOLS:
         return ()
     folder = scope.workspace_folder(home, generation)
     named = " ".join(_texts(tool_input))
@@ -41,8 +41,6 @@ def sources_read(home: str, tool: str, tool_input: object, response: object) -> 
         return tuple(found)[:MAX_READS]
     shown = "\n".join(_texts(response))
     found = _files_in(f"{named} {shown if len(shown) < MAX_SEARCHED else ''}")
-    if tool.endswith(RECALL_TOOL):
-        found.update(_recalled(folder, named))
     read = [name for name, path in list(found.items())[:MAX_READS] if _stands(os.path.join(folder, path), shown)]
     return tuple(read)
 
@@ -55,23 +53,6 @@ def _files_in(text: str) -> dict[str, str]:
             found[source[:8]] = f"rollout_summaries/{source}.md"
         else:
             found[f"note:{note}"] = f"extensions/ad_hoc/notes/{note}.md"
-    return found
-
-
-def _recalled(folder: str, named: str) -> dict[str, str]:
-    """The sources our recall tool was asked for by citation."""
-    found: dict[str, str] = {}
-    for name in _NAMED.findall(named):
-        if name.startswith("note:"):
-            found[name] = f"extensions/ad_hoc/notes/{name[5:]}.md"
-            continue
-        try:
-            files = os.listdir(os.path.join(folder, "rollout_summaries"))
-        except OSError:
-            return found
-        for file in files:
-            if file.startswith(name) and file.endswith(".md"):
-                found[file[:8]] = f"rollout_summaries/{file}"
     return found
 
 

@@ -8,6 +8,7 @@ from datetime import timedelta
 import pytest
 
 from consolidate.run import run
+from flows import hook_work
 from memory.documents import print_summary
 from memory.errors import UnknownReference, UsageError
 from memory.model import HEADINGS
@@ -149,6 +150,19 @@ def test_reading_whole_texts_counts_as_use_of_their_sources_and_excerpts_do_not(
     memory.recall(id=f"{two}#1")
     uses = spool.take_uses(bench.settings.home)
     assert [sorted(used.uses) for used in uses] == [sorted([one, two])]
+
+
+@pytest.mark.req("Z016", "Z053")
+def test_the_next_run_counts_each_reading_once(bench: StoreBench) -> None:
+    one, _, _ = filled(bench)
+    memory = tools(bench)
+    runtime = bench.runtime()
+    for _ in range(2):
+        memory.get([one, f"{one}#1"])
+        bench.clock.advance(60)
+        assert hook_work.count_uses(runtime, bench.clock.now()) == 1
+        assert hook_work.count_uses(runtime, bench.clock.now()) == 0
+    assert bench.store.usage.counts() == {one: 2}
 
 
 @pytest.mark.req("Z053")
