@@ -128,6 +128,23 @@ def doctor_findings(settings: Settings) -> list[Finding]:
     return found
 
 
+def state_of(name: str, settings: Settings) -> Status:
+    """What is known of one host. Raises UsageError for what is none."""
+    return _status(_host(name), settings, _command(settings))
+
+
+def install_one(name: str, settings: Settings) -> list[str]:
+    """Installs into one host; a line for each file that was changed."""
+    host = _host(name)
+    return _lines(installing.install(host, _folder(host, settings), _records(settings), _command(settings)))
+
+
+def uninstall_one(name: str, settings: Settings) -> list[str]:
+    """Takes it out of one host again; a line for each file that was changed."""
+    host = _host(name)
+    return _lines(installing.uninstall(host, _folder(host, settings), _records(settings)))
+
+
 def plugin() -> None:
     """The path alone, for a command substitution."""
     line(str(PLUGIN))
@@ -179,10 +196,15 @@ def _done(host: Host, changes: list[Change]) -> dict[str, object]:
 
 
 def _print_changes(host: Host, changes: list[Change], nothing: str) -> None:
-    done = [change for change in changes if change.what != "unchanged"]
+    done = _lines(changes)
     line(f"{host.title}: {'done' if done else nothing}")
-    for change in done:
-        line(f"  {change.what} {change.path}" + (f" (before: {change.copy})" if change.copy else ""))
+    for text in done:
+        line(f"  {text}")
+
+
+def _lines(changes: list[Change]) -> list[str]:
+    done = [change for change in changes if change.what != "unchanged"]
+    return [f"{one.what} {one.path}" + (f" (before: {one.copy})" if one.copy else "") for one in done]
 
 
 def _print_findings(state: Status) -> None:

@@ -33,6 +33,9 @@ def run(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="List what would be read and what it may cost; call no model.")
     ] = False,
+    here: Annotated[
+        bool, typer.Option("--here", help="In this process, also where the service is up and would do it.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Extract idle sessions and consolidate what was learnt into the summary."""
@@ -47,7 +50,53 @@ def run(
         rollouts=rollout or [],
         dry_run=dry_run,
         as_json=json,
+        here=here,
     )
+
+
+@app.command()
+def cancel(
+    run: Annotated[str, typer.Argument(help="Which run; may be left out where only one is going on.")] = "",
+) -> None:
+    """Stop a run, whoever started it: what it had begun is given back."""
+    from cli import follow
+    from memory.settings import load
+
+    typer.echo(follow.cancel(run, load()))
+
+
+@app.command()
+def up(
+    detach: Annotated[
+        bool, typer.Option("--detach", "-d", help="Return as soon as it is ready; it goes on behind.")
+    ] = False,
+    print_unit: Annotated[
+        str, typer.Option("--print-unit", help="Print a unit for systemd or launchd, and start nothing.")
+    ] = "",
+) -> None:
+    """Start the service: schedule, wake-ups of hooks, Prefect, dashboard."""
+    from cli import service
+
+    service.up(detach=detach, print_unit=print_unit)
+
+
+@app.command()
+def down() -> None:
+    """Stop the service."""
+    from cli import service
+
+    service.down()
+
+
+@app.command()
+def logs(
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes.")] = False,
+    last: Annotated[int, typer.Option("--last", "-n", help="How many lines.", min=0)] = 100,
+) -> None:
+    """Print the service's log."""
+    from cli import service
+
+    service.logs(follow=follow, last=last)
 
 
 @app.command()
@@ -214,6 +263,20 @@ def mcp(
     command.serve(project=Path(project) if project else None, http=http, host=host, port=port, name=tuple(name or ()))
 
 
+@app.command()
+def tool(
+    name: Annotated[str, typer.Argument(help="A memory tool, such as memory_recall, or titles.")],
+    arguments: Annotated[str, typer.Argument(help="Its arguments as JSON; - reads standard input.")] = "{}",
+    json: Annotated[
+        bool, typer.Option("--json", help="Take and print what extensions exchange (docs/mcp.md).")
+    ] = False,
+) -> None:
+    """Call one memory tool as a host's extension does, in the project of this folder."""
+    from cli import mcp as command
+
+    command.tool(name, arguments, as_json=json)
+
+
 hosts_app = typer.Typer(help="Put slowwave into Codex CLI, Claude Code and Pi, or take it out.", no_args_is_help=True)
 app.add_typer(hosts_app, name="hosts")
 Names = Annotated[list[str] | None, typer.Argument(help="codex, claude or pi; all that are here when left out.")]
@@ -320,8 +383,8 @@ def version() -> None:
 
 
 def _quickly(arguments: list[str]) -> bool:
-    """Runs a plain `search` or `mcp` without the library's preparations; false when the command line has to be looked
-    at."""
+    """Runs a plain `search`, `mcp` or `tool` without the library's preparations; false when the command line has to be
+    looked at."""
     if arguments[:1] == ["mcp"]:
         from cli import mcp
 
@@ -329,6 +392,11 @@ def _quickly(arguments: list[str]) -> bool:
         if plain is not None:
             mcp.serve(project=plain.project)
             return True
+    if arguments[:1] == ["tool"] and arguments[2:] == ["-", "--json"]:
+        from cli import mcp
+
+        mcp.tool(arguments[1], "-", as_json=True)
+        return True
     if arguments[:1] != ["search"]:
         return False
     from cli import search as command

@@ -100,10 +100,15 @@ def money(amount: float | None) -> str:
 
 def cost(spend: Spend) -> str:
     """What a sum of calls cost; calls whose price nobody knows are said to be left out of it."""
-    if not spend.unpriced:
-        return money(spend.money)
-    known = money(spend.money) if spend.money else "–"
-    return f"{known} ({spend.unpriced} calls without a price)"
+    return cost_of(spend.money, spend.unpriced)
+
+
+def cost_of(amount: float, unpriced: int) -> str:
+    """As `cost`, from the two numbers."""
+    if not unpriced:
+        return money(amount)
+    known = money(amount) if amount else "–"
+    return f"{known} ({unpriced} calls without a price)"
 
 
 def ceiling_line(use: CeilingUse) -> str:

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cli.output import cost, line, money, print_json, progress, table
-from consolidate.outcomes import Deferred, Empty, Failed, Published, Stopped, Unchanged
+from cli.output import cost_of, line, money, print_json, progress, table
+from consolidate.outcomes import Failed
+from extract.outcomes import ExtractReport
 from flows import pipeline
 from flows.choices import picks_of
-from memory.clock import SystemClock
+from flows.place import Place
+from memory.clock import SystemClock, parse_iso
 from memory.errors import UsageError
+from memory.model import Violation
 from memory.runtime import open_runtime
 from memory.settings import Settings, load
+
+EXIT_CODES = {"failed": 1, "cancelled": 130}
+"""By the word of a run; any other is 0."""
 
 
 def run(
@@ -26,8 +33,12 @@ def run(
     rollouts: list[str],
     dry_run: bool,
     as_json: bool,
+    here: bool = False,
 ) -> None:
-    """Exit code 0 for done and for nothing to do, 1 for a failure, 130 when stopped."""
+    """Exit code 0 for done and for nothing to do, 1 for a failure, 130 when stopped.
+
+    Where the service is up the run is its, so that it is seen there; `here` keeps it in this process.
+    """
     if extract_only and consolidate_only:
         raise UsageError("--extract-only and --consolidate-only exclude each other.")
     settings = load()
@@ -36,12 +47,22 @@ def run(
     if dry_run:
         _dry_run(settings, options, as_json=as_json)
         return
+    if not here and not settings.service_worker and Place(settings.home).running() is not None:
+        from cli import follow
+
+        wish = {
+            "extract_only": extract_only, "consolidate_only": consolidate_only, "since": since, "limit": limit,
+            "host": host or None, "rollouts": [str(one) for one in sorted(picks.rollouts, key=str)] or None,
+        }  # fmt: skip
+        code = follow.run_there(settings, wish, as_json=as_json)
+        if code is not None:
+            sys.exit(code)
     report = execute(settings, options, quiet=as_json)
     if as_json:
         print_json(pipeline.detail(report))
     else:
         print_report(report)
-    sys.exit({"failed": 1, "cancelled": 130}.get(report.outcome, 0))
+    sys.exit(EXIT_CODES.get(report.outcome, 0))
 
 
 def execute(settings: Settings, options: pipeline.Options, *, quiet: bool) -> pipeline.RunReport:
@@ -69,58 +90,61 @@ def _dry_run(settings: Settings, options: pipeline.Options, *, as_json: bool) ->
 
 
 def print_report(report: pipeline.RunReport) -> None:
-    """What happened, what it cost, what to do next."""
-    for recovered in report.recovered:
+    """What happened, what it cost, what to do next; of a refused summary also what the gate says about its lines."""
+    done = report.consolidated
+    print_detail(pipeline.detail(report), broken=done.violations if isinstance(done, Failed) else ())
+
+
+def print_detail(detail: Mapping[str, Any], *, broken: Sequence[Violation] = ()) -> None:
+    """The same from what the run's row keeps of it, wherever the run was: `pipeline.detail`."""
+    for recovered in detail["recovered"]:
         line(f"recovered  {recovered}")
-    if report.hooks.uses or report.hooks.wakes:
-        line(f"hooks      {report.hooks.uses} uses of sources counted, {report.hooks.wakes} wake-ups answered")
-    if report.discovered is not None:
-        found = report.discovered
-        line(f"sessions   {found.files} files, {found.new} new, {found.changed} changed")
-    if report.extracted is not None:
-        for text in report.extracted.lines():
+    hooks, found, spend = detail["hooks"], detail["discover"], detail["spend"]
+    if hooks["uses"] or hooks["wakes"]:
+        line(f"hooks      {hooks['uses']} uses of sources counted, {hooks['wakes']} wake-ups answered")
+    if found is not None:
+        line(f"sessions   {found['files']} files, {found['new']} new, {found['changed']} changed")
+    if detail["extract"] is not None:
+        for text in ExtractReport.from_detail(detail["extract"]).lines():
             line(f"extract    {text}")
-    if report.consolidated is not None:
-        for text in outcome_lines(report.consolidated):
+    if detail["consolidate"] is not None:
+        for text in outcome_lines(detail["consolidate"], broken):
             line(f"summary    {text}")
-    if report.spend is not None:
-        spend = report.spend
+    if spend is not None:
         line(
-            f"cost       {spend.requests} model calls, {spend.input_tokens:,} tokens in, "
-            f"{spend.output_tokens:,} out, money {cost(spend)}"
+            f"cost       {spend['requests']} model calls, {spend['input_tokens']:,} tokens in, "
+            f"{spend['output_tokens']:,} out, money {cost_of(spend['money'] or 0.0, spend['unpriced'])}"
         )
-    for notice in report.notices:
+    for notice in detail["notices"]:
         line(f"note       {notice}")
 
 
-def outcome_lines(outcome: Any) -> list[str]:
-    """A consolidation's outcome in words."""
-    match outcome:
-        case Published():
-            counts: dict[str, int] = {}
-            for change in outcome.changes:
-                counts[change.kind] = counts.get(change.kind, 0) + 1
-            what = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items())) or "text unchanged"
+def outcome_lines(plain: Mapping[str, Any], broken: Sequence[Violation] = ()) -> list[str]:
+    """A consolidation's outcome in words, from `pipeline.outcome_detail`."""
+    match plain["code"]:
+        case "published":
+            what = ", ".join(f"{count} {kind}" for kind, count in sorted(plain["changes"].items()))
             lines = [
-                f"version {outcome.version} published: {outcome.bytes:,} bytes from {outcome.sources} sources; {what}",
-                f"{outcome.requests} requests, {outcome.repairs} repair rounds of the gate",
+                f"version {plain['version']} published: {plain['bytes']:,} bytes from {plain['sources']} sources; "
+                f"{what or 'text unchanged'}",
+                f"{plain['requests']} requests, {plain['repairs']} repair rounds of the gate",
             ]
-            if outcome.left_out:
-                reasons = sorted({item.reason for item in outcome.left_out})
-                lines.append(f"{len(outcome.left_out)} sources left out ({', '.join(reasons)}); see slowwave sources")
+            if plain["left_out"]:
+                reasons = ", ".join(sorted({item["reason"] for item in plain["left_out"]}))
+                lines.append(f"{len(plain['left_out'])} sources left out ({reasons}); see slowwave sources")
             return lines
-        case Unchanged():
-            return [f"unchanged: the same {outcome.sources} sources as last time, no model call"]
-        case Empty():
+        case "unchanged":
+            return [f"unchanged: the same {plain['sources']} sources as last time, no model call"]
+        case "empty":
             return ["nothing to consolidate yet"]
-        case Deferred():
-            until = f" until {outcome.until.isoformat(timespec='minutes')}" if outcome.until else ""
-            return [f"deferred ({outcome.reason}){until}: {outcome.detail}"]
-        case Stopped():
-            return ["stopped; the confirmed summary is as it was"]
-        case Failed():
-            lines = [f"failed ({outcome.error}): {outcome.message}", "the confirmed summary is as it was"]
-            lines += [f"  line {v.line}: {v.rule}: {v.message}" for v in outcome.violations[:12]]
-            return lines
+        case "deferred":
+            until = parse_iso(plain["until"])
+            when = f" until {until.isoformat(timespec='minutes')}" if until else ""
+            return [f"deferred ({plain['reason']}){when}: {plain['detail']}"]
+        case "failed":
+            lines = [f"failed ({plain['error']}): {plain['message']}", "the confirmed summary is as it was"]
+            said = [f"  line {v.line}: {v.rule}: {v.message}" for v in broken]
+            said = said or [f"  line {v['line']}: {v['rule']}" for v in plain["violations"]]
+            return lines + said[:12]
         case _:
-            raise AssertionError(outcome)
+            return ["stopped; the confirmed summary is as it was"]

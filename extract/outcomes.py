@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any, ClassVar, assert_never
 
-from memory.clock import iso
+from memory.clock import iso, parse_iso
 from memory.model import Outcome, Reason, RolloutId
 
 
@@ -217,7 +217,35 @@ class ExtractReport:
             "reasons": {reason.value: count for reason, count in self.reasons.items()},
             "next_check": iso(self.next_check),
             "off": self.off,
+            "unknown": [str(rollout) for rollout in self.unknown],
         }
+
+    @classmethod
+    def from_detail(cls, plain: Mapping[str, Any]) -> ExtractReport:
+        """The report whose `detail` this is, as a run's row keeps it."""
+        return cls(
+            outcomes=tuple(_revived(one) for one in plain["outcomes"]),
+            waiting=plain["waiting"],
+            reasons={Reason(name): count for name, count in plain["reasons"].items()},
+            unknown=tuple(RolloutId.parse(name) for name in plain.get("unknown", ())),
+            next_check=parse_iso(plain["next_check"]),
+            off=plain["off"],
+        )
+
+
+_KINDS: dict[str, type[ExtractOutcome]] = {
+    kind.code: kind for kind in (Kept, NothingKept, Skipped, Deferred, Failed, Exhausted, Stopped, Cancelled)
+}
+_TIMES = ("until", "retry_at")
+
+
+def _revived(plain: Mapping[str, Any]) -> ExtractOutcome:
+    values = {name: value for name, value in plain.items() if name != "code"}
+    values |= {name: parse_iso(values[name]) for name in _TIMES if name in values}
+    values["rollout"] = RolloutId.parse(values["rollout"])
+    if "outcome" in values:
+        values["outcome"] = Outcome(values["outcome"])
+    return _KINDS[plain["code"]](**values)
 
 
 def _plain(outcome: ExtractOutcome) -> dict[str, Any]:

@@ -13,9 +13,9 @@ from typing import Any
 
 import consolidate.run
 import extract
-from consolidate.outcomes import ConsolidateOutcome, Deferred, Failed, Published, Stopped
+from consolidate.outcomes import ConsolidateOutcome, Deferred, Failed, Published, Stopped, Unchanged
 from consolidate.service import LongMemory
-from flows import hook_work
+from flows import hook_work, indexing
 from flows.hook_work import NO_WORK, HookWork
 from memory import live, models
 from memory.clock import iso
@@ -188,6 +188,8 @@ def finish(
         hooks,
     )
     runtime.store.runs.finish(runtime.run_id, outcome, detail(report) | _whose(runtime))
+    if isinstance(consolidated, Published):
+        indexing.refresh(runtime)
     return report
 
 
@@ -278,6 +280,7 @@ def detail(report: RunReport) -> dict[str, Any]:
             "input_tokens": spend.input_tokens,
             "output_tokens": spend.output_tokens,
             "money": None if spend.unpriced and not spend.money else spend.money,
+            "unpriced": spend.unpriced,
         },
         "notices": list(report.notices),
     }
@@ -311,8 +314,12 @@ def outcome_detail(outcome: ConsolidateOutcome) -> dict[str, Any]:
                 "retry_at": iso(outcome.retry_at),
                 "violations": [{"rule": v.rule, "line": v.line} for v in outcome.violations],
             }
+        case Unchanged():
+            plain["sources"] = outcome.sources
         case _:
             pass
+    if isinstance(outcome, Published | Failed) and outcome.transcript:
+        plain["transcript"] = list(outcome.transcript)
     return plain
 
 

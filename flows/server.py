@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import argparse
 import functools
+import importlib
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 from flows import lifeline, prefect_environment
 from flows.place import Place
@@ -46,11 +48,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def calm() -> None:
     """Slows the background worker's looks. Where a later Prefect has another one it looks as often as it likes."""
     with suppress(ImportError, AttributeError, TypeError):
-        from prefect.server.api import background_workers as background
-
+        background: Any = importlib.import_module("prefect.server.api.background_workers")
         look = timedelta(seconds=LOOK_SECONDS)
-        slower = functools.partial(background.Worker, minimum_check_interval=look, scheduling_resolution=look)
-        background.Worker = slower  # type: ignore[misc, assignment] # it is only ever called
+        background.Worker = functools.partial(
+            background.Worker, minimum_check_interval=look, scheduling_resolution=look
+        )
 
 
 if __name__ == "__main__":

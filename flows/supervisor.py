@@ -41,6 +41,7 @@ MOST_SILENT = 4
 """Health checks in a row without an answer: then the process hangs and is ended."""
 STOP_SECONDS = 10.0
 """For a process to end in order: a run gives its attempt back and is recorded meanwhile."""
+SAME_WISH_SECONDS = 0.5
 SLOW_SECONDS = 90.0
 """A start that takes longer is said to be slow; it goes on."""
 
@@ -69,6 +70,7 @@ class Supervisor:
         """Ended processes whose group gets a moment more, and when it is killed."""
         self._stopping = 0
         """Signals that asked for the end."""
+        self._last_signal = float("-inf")
         self._failed = False
         self._next_health = 0.0
         self._problems: dict[str, str] = {}
@@ -162,7 +164,7 @@ class Supervisor:
             ),
             Child("worker", "follows Prefect, 1 s later", "flows.worker", of_worker),
             Child(
-                "dashboard", "about 3 s", "cli.service",
+                "dashboard", "about 3 s", "cli.web",
                 lambda: [*common, "--host", host, "--port", str(ports["dashboard"])], dashboard_answers,
             ),
         ]  # fmt: skip
@@ -389,7 +391,10 @@ class Supervisor:
         signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
 
         def stop(number: int, _: object) -> None:
-            self._stopping += 1
+            # Whoever signals a process and then its group means one wish, not two.
+            if time.monotonic() - self._last_signal > SAME_WISH_SECONDS:
+                self._stopping += 1
+            self._last_signal = time.monotonic()
 
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, stop)
@@ -427,7 +432,8 @@ class Supervisor:
             self._drain(child)
             child.process.wait()
             if child in waiting:
-                self._tell(f"{child.name} did not end within {STOP_SECONDS:.0f} s and was killed")
+                why = "at once" if self._stopping > asked else f"after {STOP_SECONDS:.0f} s"
+                self._tell(f"{child.name} was killed {why}")
             child.process, child.state = None, "stopped"
 
 

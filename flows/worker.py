@@ -21,7 +21,7 @@ from flows.place import Place
 from memory import live
 from memory.clock import Clock, SystemClock
 from memory.errors import SettingsError, SlowwaveError
-from memory.settings import WORKER_VARIABLE, ScheduleSettings, load
+from memory.settings import DEFAULT_STORE, WORKER_VARIABLE, ScheduleSettings, load
 from memory.state import Store
 
 MARK = "\x1e"
@@ -108,7 +108,7 @@ class Worker:
         store = self._settings.store
         for made in deployments(schedule, store):
             identity = await self._runner.aadd_deployment(made)
-            plain = made.name.removesuffix(f"-{store}") if store != remote.DEFAULT_STORE else made.name
+            plain = made.name.removesuffix(f"-{store}") if store != DEFAULT_STORE else made.name
             self._deployments[plain] = str(identity)
 
     # -- wake-ups -------------------------------------------------------------------------------------

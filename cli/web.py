@@ -1,0 +1,108 @@
+"""The dashboard's process: `python -m cli.web`, started by the supervisor. Puts the dashboard's two ports on what is
+behind them: the service and the installers."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from cli import hosts
+from dashboard.app import create_app
+from dashboard.ports import Asked, HostState, ServiceState, Stage
+from dashboard.security import LOOPBACK
+from flows import lifeline
+from flows.remote import Remote
+from hosts.catalog import HOSTS
+from hosts.install import Status
+from memory.clock import SystemClock
+from memory.settings import Settings, load
+
+KEEP_ALIVE_SECONDS = 5
+
+
+class ServiceRuns:
+    """`dashboard.ports.Runs` over the service."""
+
+    def __init__(self, settings: Callable[[], Settings]) -> None:
+        self._remote = Remote(settings)
+
+    def start(self, *, stage: Stage, rollouts: Sequence[str]) -> Asked:
+        asked = self._remote.start(stage=stage, rollouts=rollouts)
+        return Asked(asked.run, asked.coalesced, asked.says)
+
+    def cancel(self, run_id: str) -> str:
+        return self._remote.cancel(run_id)
+
+    def link(self, run_id: str) -> str | None:
+        return self._remote.link(run_id)
+
+    def service(self) -> ServiceState:
+        now = self._remote.service()
+        return ServiceState(now.up, now.since, now.schedule, now.next_run, now.prefect_url, now.problems)
+
+
+class Installers:
+    """`dashboard.ports.HostSetup` over `hosts.install`."""
+
+    def __init__(self, settings: Callable[[], Settings]) -> None:
+        self._settings = settings
+
+    def states(self) -> list[HostState]:
+        return [self._state(name, hosts.state_of(name, self._settings())) for name in HOSTS]
+
+    @staticmethod
+    def _state(name: str, found: Status) -> HostState:
+        version = (found.program.version or "") if found.program else ""
+        says = ". ".join([hosts.WORDS[found.state], *(one.text for one in found.findings)])
+        return HostState(name, found.state != "absent", version, found.state not in _NOT_THERE, says)
+
+    def install(self, host: str) -> list[str]:
+        return hosts.install_one(host, self._settings())
+
+    def uninstall(self, host: str) -> list[str]:
+        return hosts.uninstall_one(host, self._settings())
+
+
+_NOT_THERE = frozenset({"absent", "not_installed"})
+
+
+def allowed(settings: Settings) -> tuple[str, ...]:
+    """Names the dashboard is called by: those of loopback, the host it listens on, and what the settings add."""
+    own = settings.service.host
+    return (*LOOPBACK, *((own,) if own not in ("0.0.0.0", "::") else ()), *settings.service.names)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m cli.web")
+    parser.add_argument("--home", type=Path, required=True)
+    parser.add_argument("--host", required=True)
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--parent", required=True)
+    given = parser.parse_args(arguments)
+    lifeline.tie_to_parent(given.parent)
+    import uvicorn
+
+    settings = load()
+    app = create_app(
+        load,
+        runs=ServiceRuns(load),
+        hosts=Installers(load),
+        clock=SystemClock(),
+        token=settings.service.token.get_secret_value() or None,
+        allowed_hosts=allowed(settings),
+    )
+    uvicorn.run(
+        app,
+        host=given.host,
+        port=given.port,
+        log_level="warning",
+        access_log=False,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=2,
+        server_header=False,
+    )
+
+
+if __name__ == "__main__":
+    main()
