@@ -28,6 +28,8 @@ from memory.workspace import Staging
 ELIDED = "[left out here to keep the conversation short: read the file again if you need it]"
 TARGET_BYTES = 8_000
 """Size the agent is asked to aim at, so that a later line still finds room."""
+MAX_TOLD = 12
+"""Tool calls of one answer that the transcript names."""
 WINDOW_SHARE = 0.7
 """Share of the model's window the conversation may fill before old tool results are left out."""
 
@@ -87,10 +89,11 @@ async def work(
         text = _candidate(staging)
         verdict = _with_unread(judge(case(text.encode("utf-8", "surrogatepass"))), session, must_read)
         if verdict.passed:
-            session.transcript.append("gate: passed")
+            session.transcript.append(f"request {session.requests}: gate passed")
             return text, verdict
         session.repairs += 1
-        session.transcript.append("gate: " + ", ".join(sorted({v.rule for v in verdict.violations})))
+        rules = ", ".join(sorted({v.rule for v in verdict.violations}))
+        session.transcript.append(f"request {session.requests}: gate found {rules}")
         runtime.progress(
             Step("consolidate", f"gate found {len(verdict.violations)} violations, repair {session.repairs}")
         )
@@ -151,20 +154,26 @@ async def _turn(
 
 
 def _carry_out_all(runtime: Runtime, session: Session, staging: Staging, calls: tuple[ToolCall, ...]) -> None:
+    told = []
     for place, call in enumerate(calls):
         if place >= MAX_CALLS_PER_TURN:
             session.messages.append(Message("tool", "Too many calls in one answer.", tool_call_id=call.id))
             continue
         result = carry_out(call, staging.files)
         session.messages.append(Message("tool", result.text, tool_call_id=call.id))
+        # A name the model made up may hold anything; a path that was carried out is one of the staged files.
+        name = call.name if any(tool.name == call.name for tool in TOOLS) else "unknown tool"
         if not result.ok:
-            session.transcript.append(f"{call.name[:40]}: refused")
+            told.append(f"{name} refused")
             _break_loop(runtime, session, call)
-        else:
-            session.failing = ("", 0)
-            if call.name == "read":
-                session.read.add(str(json.loads(call.arguments)["path"]))
-    session.transcript.append(f"{len(calls)} tool call{'s' if len(calls) != 1 else ''}")
+            continue
+        session.failing = ("", 0)
+        path = str(json.loads(call.arguments)["path"])
+        told.append(f"{name} {path}")
+        if name == "read":
+            session.read.add(path)
+    more = f" and {len(told) - MAX_TOLD} more" if len(told) > MAX_TOLD else ""
+    session.transcript.append(f"request {session.requests}: " + ", ".join(told[:MAX_TOLD]) + more)
 
 
 def _break_loop(runtime: Runtime, session: Session, call: ToolCall) -> None:

@@ -24,6 +24,7 @@ class Published:
     cap: str = ""
     repairs: int = 0
     reviewed: bool = False
+    transcript: tuple[str, ...] = field(default=())
 
 
 @dataclass(frozen=True, slots=True)

@@ -329,6 +329,7 @@ async def _attempt(
         cap=binding_cap(manifest.left_out),
         repairs=session.repairs,
         reviewed=text == previous,
+        transcript=tuple(session.transcript),
     )
 
 
