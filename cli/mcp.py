@@ -5,6 +5,8 @@ Starts quickly: hosts wait for it at the beginning of a session.
 
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -40,3 +42,29 @@ def serve(
         mcp_server.stdio(project)
     else:
         mcp_server.http(project, mcp_server.Listen(host, port, name))
+
+
+def tool(name: str, arguments: str, *, as_json: bool) -> None:
+    """`slowwave tool`: one call, for extensions of hosts without the protocol. Exit code 1 when it failed."""
+    from hosts import one_call
+
+    try:
+        said = json.loads(sys.stdin.read() if arguments == "-" else arguments or "{}")
+    except (ValueError, RecursionError):
+        raise UsageError("The arguments are not JSON.", hint='For example: \'{"query": "which port"}\'') from None
+    if as_json and not isinstance(said, dict):
+        raise UsageError('With --json standard input holds {"arguments": {...}}.')
+    envelope = said if as_json else {"arguments": said}
+    found = one_call.call(
+        name,
+        envelope.get("arguments"),
+        Path.cwd(),
+        session=str(envelope.get("session") or ""),
+        entries=envelope.get("entries"),
+    )
+    if as_json:
+        print(json.dumps({"text": found.text, "failed": found.failed, "entries": found.entries}, ensure_ascii=False))
+    else:
+        print(found.text, file=sys.stderr if found.failed else sys.stdout)
+    if found.failed and not as_json:
+        sys.exit(1)

@@ -22,7 +22,7 @@ MARK = "# slowwave: written by `slowwave hosts install`; without this line the f
 EVENTS: dict[str, tuple[str, int]] = {
     "SessionStart": ("", 5),
     "UserPromptSubmit": ("", 5),
-    "PostToolUse": (r"^(Read|Grep|Bash|mcp__.*__memory_recall)$", 5),
+    "PostToolUse": (r"^(Read|Grep|Bash)$", 5),
     "Stop": ("", 5),
     "SessionEnd": ("", 3),
 }

@@ -29,7 +29,7 @@ from hosts.notify import CHAIN
 EVENTS: dict[str, tuple[str, int]] = {
     "SessionStart": ("", 5),
     "UserPromptSubmit": ("", 5),
-    "PostToolUse": (r"^(Bash|mcp__.*__memory_recall)$", 5),
+    "PostToolUse": (r"^(Bash)$", 5),
     "Stop": ("", 5),
     "SessionEnd": ("", 3),
 }

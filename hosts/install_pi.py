@@ -1,6 +1,7 @@
 """Pi: an extension in a folder of its own below `extensions`, which Pi finds by itself; no settings file is touched.
 
-`index.ts` is the same for everybody (`hosts/pi/index.ts`); `command.json` beside it says which program to call.
+`index.ts` is the same for everybody (`hosts/pi/index.ts`); `command.json` beside it says which programs to call and
+which memory tools to offer, in the words other hosts get from the server of these tools.
 """
 
 from __future__ import annotations
@@ -8,12 +9,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from hosts import edit
 from hosts.edit import HostConfigError
 from hosts.install import Command, Finding, Target
 
 SOURCE = Path(__file__).parent / "pi" / "index.ts"
+OFFERED = ("memory_recall", "memory_list", "memory_remember", "memory_forget")
 MARK = "// slowwave: "
 """How the first line of our extension begins, in every version."""
 
@@ -42,7 +45,7 @@ class Pi:
         def add_command(text: str) -> str:
             if text:
                 raise HostConfigError(f"{told} is not ours; nothing was changed.", hint="Move it away and run again.")
-            commands = {"hook": [*command.argv, "pi"], "remember": command.remember()}
+            commands = {"hook": [*command.argv, "pi"], "tool": command.program("tool"), "tools": offered()}
             return json.dumps(commands, ensure_ascii=False, indent=2) + "\n"
 
         return [
@@ -57,6 +60,22 @@ class Pi:
             if isinstance(entry, str) and entry[:1] in ("-", "!") and "slowwave" in entry:
                 return [Finding("hooks_off", f"The extension is switched off by {entry!r} in {path}.", blocks=True)]
         return []
+
+
+def offered() -> list[dict[str, Any]]:
+    """The tools as Pi registers them."""
+    from hosts.mcp_tools import TOOLS
+
+    return [
+        {
+            "name": tool.name,
+            "label": tool.title,
+            "description": tool.description,
+            "parameters": tool.schema,
+            "asks": tool.destroys,
+        }
+        for tool in (TOOLS[name] for name in OFFERED)
+    ]
 
 
 def _tells(text: str, path: Path) -> bool:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from hosts.mcp_place import Place
 from memory import switches
@@ -16,6 +17,7 @@ from memory.errors import UsageError
 from recall import scope
 
 if TYPE_CHECKING:
+    from hosts.mcp_tools import Arguments, Tool
     from memory.settings import Settings
     from recall.tools import MemoryTools
 
@@ -33,7 +35,7 @@ class Desk:
         self._settings: Settings | None = None
         self._read: switches.Signature = None
         self._tools: OrderedDict[tuple[str, str], MemoryTools] = OrderedDict()
-        self._entries: dict[tuple[str, str], list[dict[str, str]]] = {}
+        self._entries: dict[tuple[str, str], Iterable[Mapping[str, Any]]] = {}
 
     def settings(self) -> Settings:
         """Raises SettingsError."""
@@ -49,8 +51,11 @@ class Desk:
         self._settings, self._read = found, switches.signature_of(str(found.config_file))
         return found
 
-    def tools(self, client: str, place: Place, tool: str) -> MemoryTools:
-        """The tools of a client in its project. Raises UsageError while memory is off, SettingsError."""
+    def tools(self, client: str, place: Place, tool: str, *, entries: Iterable[Mapping[str, Any]] = ()) -> MemoryTools:
+        """The tools of a client in its project; `entries` are those of its session that it has kept itself.
+
+        Raises UsageError while memory is off, SettingsError.
+        """
         from recall.tools import MemoryTools
 
         settings = self.settings()
@@ -67,10 +72,24 @@ class Desk:
                 viewer,
                 session=client,
                 forgetting=lambda note: forget_note(settings, note),
-                entries=self._entries.pop(key, ()),
+                entries=self._entries.pop(key, entries),
             )
         self._tools.move_to_end(key)
         return self._tools[key]
+
+    def answer(self, client: str, place: Place, tool: Tool, given: Arguments) -> str:
+        """The fenced text of a call. Raises what the tool raises."""
+        from hosts.mcp_text import fenced, printed
+
+        limit = self.settings().mcp.max_chars
+        text = fenced(printed(tool.call(self.tools(client, place, tool.name), given)), tool.name, limit)
+        if tool.destroys:
+            _log.info("%s took an entry away", tool.name)
+        return text
+
+    def entries(self) -> list[dict[str, str]]:
+        """What the sessions keep to themselves."""
+        return [entry for tools in self._tools.values() for entry in tools.session_entries()]
 
     def close(self) -> None:
         for tools in self._tools.values():

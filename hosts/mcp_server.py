@@ -13,7 +13,6 @@ import gc
 import logging
 import os
 import sys
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hosts.mcp_life import Life, Pipes, Worker
+from hosts.mcp_words import says, unexpected
 from memory.errors import SlowwaveError, UsageError
 
 if TYPE_CHECKING:
@@ -121,25 +121,18 @@ class MemoryServer:
         """Never raises for what a tool meets: a model reads sentences, not codes of the protocol."""
         from mcp_types import CallToolResult, TextContent
 
-        from hosts.mcp_tools import TOOLS
+        from hosts.mcp_tools import named
 
         try:
-            tool = TOOLS.get(params.name)
-            if tool is None:
-                raise UsageError(f"There is no tool {params.name[:60]!a}.", hint=f"There are: {', '.join(TOOLS)}.")
+            tool = named(params.name)
             given = tool.read(params.arguments)
             client = client_of(context)
             if not client and getattr(given, "scope", "") == "agent":
                 raise UsageError("This client has no session, so nothing can be kept for one.", hint="Leave scope out.")
             place = await self.places.of(context, client)
 
-            def work() -> str:
-                from hosts.mcp_text import fenced, printed
-
-                limit = self.desk.settings().mcp.max_chars
-                return fenced(printed(tool.call(self.desk.tools(client, place, tool.name), given)), tool.name, limit)
-
-            text, failed = await self._within(work), False
+            text = await self._within(lambda: self.desk.answer(client, place, tool, given))
+            failed = False
         except SlowwaveError as error:
             text, failed = says(error), True
         except Exception as error:  # noqa: BLE001  # a bug of ours must not end the client's session
@@ -218,21 +211,6 @@ def client_of(context: Context) -> str:
     """A name for the session of a client: what is remembered for it alone, and its project, hang on it."""
     headers = getattr(context.request, "headers", None)
     return "stdio" if headers is None else headers.get("mcp-session-id") or ""
-
-
-def says(error: SlowwaveError) -> str:
-    """Our sentence, which never holds content, made safe like everything else that goes to a model."""
-    from recall.inject import safe
-
-    return safe(str(error))[:2_000]
-
-
-def unexpected(name: str, error: BaseException) -> str:
-    """For a failure nobody thought of: what kind and where, for the log and the model, and nothing of its text."""
-    last = next(reversed(traceback.extract_tb(error.__traceback__)), None)
-    where = f"{Path(last.filename).name}:{last.lineno}" if last else "unknown place"
-    _log.error("%s failed: %s at %s", name[:60], type(error).__name__, where)
-    return f"slowwave failed ({type(error).__name__} at {where}). Go on without memory; `slowwave doctor` may know why."
 
 
 # -- running it --------------------------------------------------------------------------------------

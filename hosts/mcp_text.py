@@ -171,9 +171,8 @@ def _listing(answer: answers.Listing) -> Iterable[str]:
 
 @_lines.register
 def _remembered(answer: answers.Remembered) -> Iterable[str]:
-    done = "Replaced" if answer.updated else "Remembered"
-    yield f"{done} [{answer.id}] {answer.topic}/{answer.title} ({_place(answer.scope, answer.tier)})"
-    yield answer.says
+    yield answer.says or ("Replaced." if answer.updated else "Remembered.")
+    yield f"[{answer.id}] {answer.topic}/{answer.title} ({_place(answer.scope, answer.tier)})"
     if answer.redacted:
         yield f"Taken out before it was written, since it looks like a secret: {', '.join(answer.redacted)}"
     if answer.similar:

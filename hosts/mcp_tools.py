@@ -254,3 +254,10 @@ TOOLS: dict[str, Tool] = {
     )
 }
 """By name, in the order hosts list them."""
+
+
+def named(name: str) -> Tool:
+    """Raises UsageError."""
+    if name not in TOOLS:
+        raise UsageError(f"There is no tool {name[:60]!a}.", hint=f"There are: {', '.join(TOOLS)}.")
+    return TOOLS[name]

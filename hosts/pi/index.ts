@@ -14,18 +14,31 @@ import { Type } from "typebox";
 
 type Fields = Record<string, unknown>;
 
-/** What `command.json` beside this file says: programs with their first arguments. */
+/** What `command.json` beside this file says: programs with their first arguments, and the tools to offer. */
 interface Commands {
 	hook: string[];
-	remember: string[];
+	tool: string[];
+	tools: Tool[];
+}
+
+/** `asks`: it takes something away for good, so the user is asked each time. */
+interface Tool {
+	name: string;
+	label: string;
+	description: string;
+	parameters: Fields;
+	asks: boolean;
 }
 
 const ANSWER_MS = 1_000;
 const LEAVE_MS = 300;
-const REMEMBER_MS = 15_000;
+const TOOL_MS = 30_000;
+const TITLES_MS = 1_500;
+/** The session's own record of what it alone keeps (scope agent). */
+const ENTRIES = "slowwave-entries";
 const MAX_ANSWER = 256 * 1024;
-/** A tool call that can have read a source of memory; all others are none of our business. */
-const OF_MEMORY = /rollout_summaries\/|ad_hoc\/notes\/|memory_recall/;
+/** A tool call that can have read a source of memory; all others are none of our business, ours count by themselves. */
+const OF_MEMORY = /rollout_summaries\/|ad_hoc\/notes\//;
 
 export default function slowwave(pi: ExtensionAPI): void {
 	const commands = readCommands();
@@ -33,17 +46,24 @@ export default function slowwave(pi: ExtensionAPI): void {
 	if (!commands || process.env.SLOWWAVE_OWN_SESSION) return;
 
 	let memory = "";
+	const installed = commands.tool.filter((word) => word.startsWith("/"));
+	const offers = installed.length > 0 && installed.every((file) => existsSync(file));
+	/** Titles of what was remembered, the same for the whole session: what they name is read with a tool. */
+	let titles: Promise<string> = Promise.resolve("");
 
 	pi.on("session_start", async (event, ctx) => {
+		if (offers) titles = run(commands.tool, "titles", {}, ctx).then((said) => (said.failed ? "" : said.text), () => "");
 		memory = await ask(commands.hook, facts("session_start", ctx, { reason: event.reason }), ctx);
 	});
 
 	pi.on("before_agent_start", async (event, ctx) => {
-		if (event.messageType !== "user") return;
+		if (event.messageType !== "user") return undefined;
 		// Pi has no name for the message yet: where it hangs, and what it says.
 		const place = `${ctx.sessionManager.getLeafId() ?? ""}\n${event.prompt}`;
 		const prompt_id = createHash("sha256").update(place).digest("hex").slice(0, 16);
 		memory = await ask(commands.hook, facts("before_agent_start", ctx, { prompt_id }), ctx);
+		const known = await within(TITLES_MS, titles);
+		return known ? { systemPrompt: `${event.systemPrompt}\n\n${known}` } : undefined;
 	});
 
 	pi.on("context", (event) => {
@@ -56,7 +76,7 @@ export default function slowwave(pi: ExtensionAPI): void {
 		const { toolName: tool_name, input: tool_input, content, isError } = event;
 		const text = content.flatMap((part) => (part.type === "text" ? [part.text] : [])).join("\n");
 		const about = { tool_name, tool_input, tool_response: text, isError };
-		if (OF_MEMORY.test(JSON.stringify(about))) tell(commands.hook, facts("tool_result", ctx, about), ctx);
+		if (!tool_name.startsWith("memory_") && OF_MEMORY.test(JSON.stringify(about))) tell(commands.hook, facts("tool_result", ctx, about), ctx);
 	});
 
 	pi.on("agent_settled", (_event, ctx) => {
@@ -68,37 +88,65 @@ export default function slowwave(pi: ExtensionAPI): void {
 		await within(LEAVE_MS, told);
 	});
 
-	const files = commands.remember.filter((word) => word.startsWith("/"));
-	if (files.length && files.every((file) => existsSync(file))) registerRemember(pi, commands.remember);
+	if (offers) for (const tool of commands.tools) register(pi, commands.tool, tool);
 }
 
-function registerRemember(pi: ExtensionAPI, remember: string[]): void {
+function register(pi: ExtensionAPI, program: string[], tool: Tool): void {
 	pi.registerTool({
-		name: "memory_remember",
-		label: "Remember",
-		description:
-			"Keep one fact for later sessions. Only when the user asks to remember something, in the user's own words.",
-		parameters: Type.Object({
-			content: Type.String({ description: "What to remember: one or two sentences, no secrets." }),
-			scope: Type.Optional(
-				Type.Union([Type.Literal("project"), Type.Literal("user")], {
-					description: "project (default): this code base only. user: everywhere.",
-				}),
-			),
-		}),
+		name: tool.name,
+		label: tool.label,
+		description: tool.description,
+		parameters: Type.Unsafe<Fields>(tool.parameters),
 		async execute(_id, params, signal, _onUpdate, ctx) {
-			const [program = "", ...first] = remember;
-			const scope = params.scope === "user" ? "--user" : "--project";
-			const done = await pi.exec(program, [...first, scope, "--", params.content], {
-				cwd: ctx.cwd,
-				timeout: REMEMBER_MS,
-				...(signal ? { signal } : {}),
-			});
-			const text = (done.code === 0 ? done.stdout : done.stderr).trim();
-			if (done.code !== 0) throw new Error(text || "It was not saved.");
-			return { content: [{ type: "text", text: text || "Saved." }], details: {} };
+			if (tool.asks && !(await agreed(tool, params, ctx))) throw new Error("The user did not agree; nothing was changed.");
+			const before = entriesOf(ctx);
+			const said = await run(program, tool.name, { arguments: params, entries: before }, ctx, signal);
+			if (said.failed) throw new Error(said.text);
+			if (JSON.stringify(said.entries) !== JSON.stringify(before)) pi.appendEntry(ENTRIES, said.entries);
+			return { content: [{ type: "text", text: said.text }], details: {} };
 		},
 	});
+}
+
+async function agreed(tool: Tool, params: Fields, ctx: ExtensionContext): Promise<boolean> {
+	return ctx.hasUI && (await ctx.ui.confirm(tool.label, `${tool.name} ${JSON.stringify(params)}`));
+}
+
+/** What this session alone keeps, as its last record says. */
+function entriesOf(ctx: ExtensionContext): Fields[] {
+	const last = ctx.sessionManager.getBranch().findLast((entry) => entry.type === "custom" && entry.customType === ENTRIES);
+	return last?.type === "custom" && Array.isArray(last.data) ? last.data.filter(isFields) : [];
+}
+
+interface Said {
+	text: string;
+	failed: boolean;
+	entries: Fields[];
+}
+
+/** One call of a tool: JSON in, JSON out, no shell. Rejects when the program does not answer. */
+async function run(
+	program: string[],
+	name: string,
+	about: Fields,
+	ctx: ExtensionContext,
+	signal?: AbortSignal,
+): Promise<Said> {
+	const session = ctx.sessionManager.getSessionId();
+	const child = start([...program, name, "-", "--json"], ctx, "pipe");
+	const stop = () => child.kill("SIGKILL");
+	signal?.addEventListener("abort", stop, { once: true });
+	try {
+		child.stdin?.end(JSON.stringify({ session, ...about }));
+		const text = await within(TOOL_MS, answerOf(child));
+		const said: unknown = JSON.parse(text || "null");
+		if (!isFields(said) || typeof said.text !== "string") throw new Error("Memory did not answer.");
+		const entries = Array.isArray(said.entries) ? said.entries.filter(isFields) : [];
+		return { text: said.text, failed: said.failed === true, entries };
+	} finally {
+		signal?.removeEventListener("abort", stop);
+		stop();
+	}
 }
 
 /**
@@ -125,16 +173,8 @@ function facts(event: string, ctx: ExtensionContext, more: Fields): Fields {
 async function ask(hook: string[], payload: Fields, ctx: ExtensionContext): Promise<string> {
 	try {
 		const child = start(hook, ctx, "pipe");
-		const answer = new Promise<string>((resolve) => {
-			let text = "";
-			child.stdout?.setEncoding("utf8").on("data", (piece: string) => {
-				if (text.length < MAX_ANSWER) text += piece;
-			});
-			child.on("error", () => resolve(""));
-			child.on("close", () => resolve(text));
-		});
 		child.stdin?.end(JSON.stringify(payload));
-		const text = await within(ANSWER_MS, answer);
+		const text = await within(ANSWER_MS, answerOf(child));
 		if (text === undefined) child.kill("SIGKILL");
 		const said: unknown = JSON.parse(text || "{}");
 		const output = isFields(said) && isFields(said.hookSpecificOutput) ? said.hookSpecificOutput : {};
@@ -142,6 +182,18 @@ async function ask(hook: string[], payload: Fields, ctx: ExtensionContext): Prom
 	} catch {
 		return "";
 	}
+}
+
+/** All that a program prints; "" for one that cannot be started. */
+function answerOf(child: ChildProcess): Promise<string> {
+	return new Promise((resolve) => {
+		let text = "";
+		child.stdout?.setEncoding("utf8").on("data", (piece: string) => {
+			if (text.length < MAX_ANSWER) text += piece;
+		});
+		child.on("error", () => resolve(""));
+		child.on("close", () => resolve(text));
+	});
 }
 
 /** Hands the hook an event and does not wait for it; resolves when the event is handed over. */
@@ -184,7 +236,8 @@ function readCommands(): Commands | undefined {
 		const said: unknown = JSON.parse(readFileSync(path, "utf8"));
 		if (!isFields(said)) return undefined;
 		const hook = strings(said.hook);
-		return hook.length ? { hook, remember: strings(said.remember) } : undefined;
+		const tools = Array.isArray(said.tools) ? said.tools.filter(isTool) : [];
+		return hook.length ? { hook, tool: strings(said.tool), tools } : undefined;
 	} catch {
 		return undefined;
 	}
@@ -192,6 +245,11 @@ function readCommands(): Commands | undefined {
 
 function strings(value: unknown): string[] {
 	return Array.isArray(value) && value.every((item) => typeof item === "string") ? value : [];
+}
+
+function isTool(value: unknown): value is Tool {
+	if (!isFields(value) || !isFields(value.parameters) || typeof value.asks !== "boolean") return false;
+	return [value.name, value.label, value.description].every((text) => typeof text === "string");
 }
 
 function isFields(value: unknown): value is Fields {
