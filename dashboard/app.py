@@ -5,36 +5,46 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from pathlib import Path
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, RedirectResponse, Response
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 from starlette.staticfiles import StaticFiles
 
 from dashboard import api, pages
 from dashboard.api.models import Problem
-from dashboard.desk import CsrfError, Desk, Visitor
+from dashboard.desk import Desk, Visitor
+from dashboard.errors import status_of
 from dashboard.ports import HostSetup, Planner, Runs, no_planner
 from dashboard.security import Guard, Wall
 from memory.clock import Clock
-from memory.errors import (
-    FencedError,
-    InputsChangedError,
-    SettingsError,
-    SlowwaveError,
-    StateBusyError,
-    UnknownReference,
-    UnreadableRollout,
-    UsageError,
-    WorkspaceError,
-)
+from memory.errors import SlowwaveError
 from memory.settings import Settings
 
 DESCRIPTION = """\
 What the dashboard shows and does, for programs. Reading needs nothing on loopback. A change needs the header
 `X-CSRF-Token` with the token of `GET /api/v1/session` and the cookie set there, or the server's token as `Bearer`.
 Errors are `application/problem+json`."""
+
+
+class Application(FastAPI):
+    """Describes its errors as problems, and says of each address what may be done there."""
+
+    def openapi(self) -> dict[str, Any]:
+        found = super().openapi()
+        found["components"]["schemas"]["Problem"] = Problem.model_json_schema()
+        return found
+
+    def allowed(self, request: Request) -> str:
+        """The methods of an address: of all routes that would take it, not of the first alone."""
+        found: set[str] = set()
+        for route in self.routes:
+            if route.matches(request.scope)[0] is not Match.NONE:
+                found |= getattr(route, "methods", None) or set()
+        return ", ".join(sorted(found))
 
 
 def create_app(
@@ -52,7 +62,7 @@ def create_app(
     `allowed_hosts` are the values of `Host` that are answered, with a port or for every port; none given: the names of
     loopback. A `token` is required of everybody who asks: give one wherever the server is bound elsewhere.
     """
-    app = FastAPI(
+    app = Application(
         title="slowwave",
         version="1",
         description=DESCRIPTION,
@@ -80,21 +90,6 @@ def create_app(
     return app
 
 
-def status_of(error: SlowwaveError) -> int:
-    """Which answer an error is: the asker's, another process's that works just now, or ours."""
-    if isinstance(error, CsrfError):
-        return HTTPStatus.FORBIDDEN
-    if isinstance(error, UnknownReference | UnreadableRollout):
-        return HTTPStatus.NOT_FOUND
-    if isinstance(error, StateBusyError | FencedError | InputsChangedError):
-        return HTTPStatus.CONFLICT
-    if isinstance(error, UsageError | SettingsError):
-        return HTTPStatus.BAD_REQUEST
-    if type(error) is WorkspaceError:
-        return HTTPStatus.BAD_REQUEST  # a note that cannot be kept as it was sent, a version that is damaged
-    return HTTPStatus.INTERNAL_SERVER_ERROR
-
-
 def _own_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, SlowwaveError)
     return _answer(request, status_of(error), error.code, error.message, error.hint)
@@ -112,12 +107,17 @@ def _http_error(request: Request, error: Exception) -> Response:
     status = HTTPStatus(error.status_code)
     if status == HTTPStatus.NOT_FOUND:
         return _answer(request, status, "not_found", "There is nothing at this address.", "")
-    return _answer(request, status, status.name.lower(), status.phrase, "", error.headers)
+    headers = dict(error.headers or {})
+    if status == HTTPStatus.METHOD_NOT_ALLOWED:
+        headers["Allow"] = request.app.allowed(request)
+    return _answer(request, status, status.name.lower(), status.phrase, "", headers)
 
 
-def _answer(request: Request, status: int, code: str, message: str, hint: str, headers: object = None) -> Response:
+def _answer(
+    request: Request, status: int, code: str, message: str, hint: str, headers: dict[str, str] | None = None
+) -> Response:
     """The error as a page, or as a problem where a program asked."""
-    more = dict(headers) if isinstance(headers, dict) else {}
+    more = headers or {}
     visitor = Visitor(request.app.state.desk, request)
     if request.url.path.startswith("/api/"):
         problem = Problem(

@@ -26,12 +26,13 @@ from markupsafe import Markup, escape
 
 from consolidate.service import LongMemory
 from dashboard import i18n
+from dashboard.errors import CsrfError
 from dashboard.i18n import Language
 from dashboard.ports import HostSetup, Planner, Runs, no_planner
 from dashboard.security import CSRF_COOKIE, CSRF_FIELD, MAX_BODY, Guard, cookies
 from dashboard.shown import shown
 from memory.clock import Clock
-from memory.errors import SettingsError, UsageError
+from memory.errors import SettingsError
 from memory.llm.base import ByteTokens
 from memory.model import Host
 from memory.offline import OfflineModel
@@ -44,12 +45,6 @@ from memory.workspace import Workspace
 LANGUAGE_COOKIE = "slowwave_lang"
 MAX_SAID = 200
 MAX_FIELDS = 60
-
-
-class CsrfError(UsageError):
-    """A form was sent without the token of this browser and this server."""
-
-    code = "csrf"
 
 
 class Desk:

@@ -43,6 +43,15 @@ def project_named(look: Look, project: str) -> Project | None:
     return Project(viewer.id, viewer.name)
 
 
+def project_of_note(look: Look, name: str, project: str) -> Project | None:
+    """As `project_named`; a note keeps a project it names already, even one no session belongs to."""
+    if project and name:
+        kept = next((note.project for note in look.workspace.notes().notes if note.name == name), None)
+        if kept == project:
+            return Project(project, project)
+    return project_named(look, project)
+
+
 def write_note(look: Look, text: str, *, name: str, project: Project | None, pinned: bool, new: bool) -> Saved:
     """Adds a note or replaces one. Raises UsageError, WorkspaceError."""
     if new and name and any(note.name == name for note in look.workspace.notes().notes):

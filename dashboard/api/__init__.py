@@ -6,13 +6,16 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Request, Response
 
-from dashboard.api.models import Problem, Session
-from dashboard.desk import AnyVisitor, CsrfError
+from dashboard.api.models import Session
+from dashboard.desk import AnyVisitor
+from dashboard.errors import CsrfError
 from dashboard.security import CSRF_COOKIE, Guard, cookies
 
 PREFIX = "/api/v1"
 
-_PROBLEM: dict[str, Any] = {"model": Problem, "content": {"application/problem+json": {}}}
+_PROBLEM: dict[str, Any] = {
+    "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
+}
 PROBLEMS: dict[int | str, dict[str, Any]] = {
     400: _PROBLEM | {"description": "The request cannot be carried out as it is"},
     401: _PROBLEM | {"description": "The server's token is missing"},
@@ -48,9 +51,9 @@ def read_session(visitor: AnyVisitor, response: Response) -> Session:
 
 
 def _routers() -> list[APIRouter]:
-    from dashboard.api import memory
+    from dashboard.api import history, memory, notes, sessions
 
-    return [session, memory.router]
+    return [session, memory.router, sessions.router, history.router, notes.router]
 
 
 ROUTERS = _routers()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dashboard.pages import common, memory, sessions
+from dashboard.pages import common, history, memory, notes, sessions
 
-ROUTERS = [common.router, memory.router, sessions.router]
+ROUTERS = [common.router, memory.router, sessions.router, history.router, notes.router]
 
 NAVIGATION = [
     # (key of its name, address)
     ("nav.memory", "/memory"),
     ("nav.sessions", "/sessions"),
+    ("nav.history", "/history"),
+    ("nav.notes", "/notes"),
 ]

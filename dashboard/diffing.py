@@ -1,0 +1,95 @@
+"""Two versions of the summary side by side, each difference with the reason the history keeps for it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from memory.documents import claims
+from memory.model import HEADINGS, Claim
+from memory.state.browse import VersionHead
+
+Kind = Literal["same", "added", "removed", "changed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line before and after. `reasons` are (version, what became of it, why)."""
+
+    kind: Kind
+    heading: str
+    before: Claim | None
+    after: Claim | None
+    reasons: tuple[tuple[int, str, str], ...] = ()
+
+
+def side_by_side(before: str, after: str, between: Iterable[VersionHead]) -> list[Row]:
+    """Every line of both summaries, in the order of the headings. `between` are the versions that led from one to the
+    other, oldest first."""
+    heads = list(between)
+    old, new = claims(before), claims(after)
+    successors = _successors(heads)
+    rows: list[Row] = []
+    for heading in HEADINGS:
+        left = [claim for claim in old if claim.section == heading]
+        right = [claim for claim in new if claim.section == heading]
+        rows += [_with_reasons(row, heads) for row in _aligned(heading, left, right, successors)]
+    return rows
+
+
+def backwards(rows: Iterable[Row]) -> list[Row]:
+    """The way back: what a restore changes."""
+    kinds: dict[Kind, Kind] = {"added": "removed", "removed": "added"}
+    return [Row(kinds.get(row.kind, row.kind), row.heading, row.after, row.before, row.reasons) for row in rows]
+
+
+def _successors(heads: list[VersionHead]) -> dict[str, str]:
+    """A line -> the line that took it up, over all versions between."""
+    into: dict[str, str] = {}
+    for head in heads:
+        for change in head.changes:
+            if change.get("into"):
+                into[change["text"]] = change["into"]
+    found = {}
+    for start in into:
+        last, seen = start, {start}
+        while (following := into.get(last)) is not None and following not in seen:
+            seen.add(following)
+            last = following
+        found[start] = last
+    return found
+
+
+def _aligned(heading: str, left: list[Claim], right: list[Claim], successors: dict[str, str]) -> list[Row]:
+    rows: list[Row] = []
+    matcher = difflib.SequenceMatcher(None, [c.text for c in left], [c.text for c in right], autojunk=False)
+    for tag, a1, a2, b1, b2 in matcher.get_opcodes():
+        if tag == "equal":
+            rows += [Row("same", heading, *pair) for pair in zip(left[a1:a2], right[b1:b2], strict=True)]
+            continue
+        gone, come = left[a1:a2], right[b1:b2]
+        for claim in gone:
+            target = successors.get(claim.text)
+            match = next((other for other in come if other.text == target), None)
+            if match is not None:
+                come.remove(match)
+                rows.append(Row("changed", heading, claim, match))
+            else:
+                rows.append(Row("removed", heading, claim, None))
+        rows += [Row("added", heading, None, claim) for claim in come]
+    return rows
+
+
+def _with_reasons(row: Row, heads: list[VersionHead]) -> Row:
+    if row.kind == "same":
+        return row
+    texts = {claim.text for claim in (row.before, row.after) if claim is not None}
+    reasons = tuple(
+        (head.number, str(change.get("kind", "")), str(change.get("reason", "")))
+        for head in heads
+        for change in head.changes
+        if change.get("text") in texts or change.get("into") in texts
+    )
+    return Row(row.kind, row.heading, row.before, row.after, reasons)
