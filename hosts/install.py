@@ -105,6 +105,9 @@ class Target:
     """(text, text before us or "" when unknown) -> the text without us."""
     holds: Callable[[str], bool]
     """Whether our part is in it."""
+    data: Callable[[str], object] = str
+    """What is compared to see whether ours is as it should be: the text, or its data where the host rewrites the file
+    in an order of its own."""
     private: bool = False
     """The file may hold keys of the user's: no copy of it is kept, only what was changed at which place."""
 
@@ -192,6 +195,8 @@ def install(host: Host, folder: Path, records: Path, command: Command) -> list[C
         after = base.encode(text) if text else None
         if not base.text and base.data is not None and not text:
             after = base.data
+        if text and found.text != text and target.data(found.text) == target.data(text):
+            after = found.data
         plans.append((target, found, base, after))
     if all(found.data == after for _, found, _, after in plans):
         return [Change(target.path, "unchanged") for target, _, _, after in plans if after is not None]
@@ -250,7 +255,7 @@ def status(host: Host, folder: Path, program: Program | None, command: Command) 
         targets = host.targets(folder, command)
         texts = [(target, edit.read(target.path).text) for target in targets]
         ours = [(target, text) for target, text in texts if target.holds(text)]
-        wanted = [target.path for target, text in texts if target.add(target.strip(text, "")) not in ("", text)]
+        wanted = [target.path for target, text in texts if _differs(target, text)]
         findings = host.findings(folder) if ours else []
     except HostConfigError as error:
         return Status(host.name, host.title, "broken", folder, program, [], [Finding("broken", str(error), True)])
@@ -259,6 +264,12 @@ def status(host: Host, folder: Path, program: Program | None, command: Command) 
     files = [target.path for target, _ in ours]
     state = _state(files, wanted, [target for target, text in texts if not target.holds(text)])
     return Status(host.name, host.title, state, folder, program, files, findings)
+
+
+def _differs(target: Target, text: str) -> bool:
+    """Whether installing would change the file."""
+    made = target.add(target.strip(text, ""))
+    return made not in ("", text) and target.data(made) != target.data(text)
 
 
 def _state(files: list[Path], wanted: list[Path], without: list[Target]) -> str:

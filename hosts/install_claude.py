@@ -64,6 +64,7 @@ class Claude:
                 lambda text: add_server(text, command, servers),
                 lambda text, original: strip_server(text, original, servers),
                 lambda text: holds_server(text, servers),
+                lambda text: edit.load_json(text, servers),
                 private=True,
             ),
         ]

@@ -65,6 +65,7 @@ class Codex:
                 lambda text: add_server(add_to_config(text, command, config, hooks=inline), command, config, more),
                 lambda text, original: strip_config(text, original, config),
                 lambda text: _holds_config(text, config),
+                lambda text: edit.load_toml(text, config),
             ),
             Target(
                 hooks,

@@ -184,3 +184,26 @@ def test_after_claude_code_has_rewritten_its_state_only_our_server_goes(
     file.write_text(json.dumps({**json.loads(file.read_text("utf-8")), "numStartups": 4}, indent=2), "utf-8")
     uninstall(Claude(), tmp_path, records)
     assert json.loads(file.read_text("utf-8")) == {**json.loads(STATE), "numStartups": 4}
+
+
+# -- hosts that rewrite their files -----------------------------------------------------------------------------------
+
+
+def test_what_a_host_adds_to_its_file_leaves_the_installation_as_it_is(
+    tmp_path: Path, records: Path, command: Command
+) -> None:
+    state, config = put(tmp_path / ".claude.json", STATE), tmp_path / "config.toml"
+    for host in (Claude(), Codex()):
+        install(host, tmp_path, records, command)
+    state.write_text(json.dumps(json.loads(state.read_text("utf-8")) | {"userID": "x"}, indent=4), "utf-8")
+    config.write_text(config.read_text("utf-8") + '\n[projects."/home/dev/shop"]\ntrust_level = "trusted"\n', "utf-8")
+    before = state.read_bytes(), config.read_bytes()
+    for host in (Claude(), Codex()):
+        assert status(host, tmp_path, PROGRAM, command).state == "installed"
+        assert all(change.what == "unchanged" for change in install(host, tmp_path, records, command))
+        assert status(host, tmp_path, PROGRAM, Command(("/new/python", "-I", "/new/slowwave-hook"))).state == "outdated"
+    assert (state.read_bytes(), config.read_bytes()) == before
+    for host in (Claude(), Codex()):
+        uninstall(host, tmp_path, records)
+    assert json.loads(state.read_text("utf-8")) == json.loads(STATE) | {"userID": "x"}
+    assert config.read_text("utf-8") == '\n[projects."/home/dev/shop"]\ntrust_level = "trusted"\n'
