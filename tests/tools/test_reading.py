@@ -8,13 +8,14 @@ from datetime import timedelta
 import pytest
 
 from consolidate.run import run
-from flows import hook_work
+from flows import hook_work, pipeline
 from memory.documents import print_summary
 from memory.errors import UnknownReference, UsageError
 from memory.model import HEADINGS
 from memory.testing import StoreBench, call
 from recall import spool, stepwise
 from recall.answers import as_plain
+from recall.index import fresh
 from recall.scope import Viewer
 from recall.tools import MemoryTools
 
@@ -163,6 +164,20 @@ def test_the_next_run_counts_each_reading_once(bench: StoreBench) -> None:
         assert hook_work.count_uses(runtime, bench.clock.now()) == 1
         assert hook_work.count_uses(runtime, bench.clock.now()) == 0
     assert bench.store.usage.counts() == {one: 2}
+
+
+@pytest.mark.req("P061")
+async def test_a_publish_leaves_the_index_made_for_the_next_question(bench: StoreBench) -> None:
+    one = bench.add("a1", BODY, human=(1, 2, 3, 4), project=SHOP.id)
+    text = print_summary({HEADINGS[1]: [f"Never force-push to `main` [{one}]"], HEADINGS[3]: [f"Checkout [{one}]"]})
+    look = call("read", "c0", path="phase2_workspace_diff.md")
+    bench.model.answers = [[look, call("write", path="memory_summary.md", content=text)], "done"]
+    report = await pipeline.run(bench.runtime(), pipeline.Options(extract=False))
+    assert report.outcome == "ok"
+    path = fresh.index_path(bench.settings.home, bench.store.generation)
+    made = path.stat().st_ino
+    assert tools(bench).recall("force-push").hits[0].kind == "line"
+    assert path.stat().st_ino == made
 
 
 @pytest.mark.req("Z053")
