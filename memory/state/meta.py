@@ -11,10 +11,11 @@ import os
 import secrets
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import delete, select, update
+from sqlalchemy import Text, cast, delete, func, literal, select, true, update
 
 from memory import failpoints
 from memory.clock import iso, parse_iso
@@ -61,26 +62,21 @@ class Meta(Aggregate):
     def cleared(self, rollout: str, tx: Tx | None = None) -> Cleared:
         """What of one rollout may never become memory again."""
         general, words = self.clear_watermark(tx), (self._get(f"{_CLEARED}{rollout}", tx) or "").split(" ")
-        if general is None or len(words) != 4:
+        if general is None or len(words) != 5:
             return Cleared(general)
-        own = parse_iso(words[0])
-        return Cleared(max(general, own or general), int(words[1]), int(words[2]), words[3])
+        last, mtime_ns, size, inode, fingerprint = words
+        own = max(parse_iso(last or None) or general, _moment(int(mtime_ns)))
+        return Cleared(max(general, own), int(size), int(inode), fingerprint)
 
-    def _note_cleared(self, tx: Tx, watermark: datetime) -> None:
+    def _note_cleared(self, tx: Tx) -> None:
         """Keeps how every known rollout stands; what was kept of one that is not known any more stays."""
         c = rollouts.c
-        rows = [
-            {
-                "name": f"{_CLEARED}{row.id}",
-                "value": f"{iso(max(row.last_event or watermark, _moment(row.mtime_ns), watermark))}"
-                f" {row.size} {row.inode} {row.fingerprint}",
-            }
-            for row in tx.execute(select(c.id, c.last_event, c.mtime_ns, c.size, c.inode, c.fingerprint))
-        ]
-        if rows:
-            statement = insert(tx, meta)
-            changes = {"value": statement.excluded.value}
-            tx.execute(statement.on_conflict_do_update(index_elements=["name"], set_=changes), rows)
+        parts = [func.coalesce(cast(c.last_event, Text), ""), *(cast(n, Text) for n in (c.mtime_ns, c.size, c.inode))]
+        value = reduce(lambda said, part: said + " " + part, [*parts, c.fingerprint])
+        stands = select(literal(_CLEARED, Text) + cast(c.id, Text), value).where(true())
+        statement = insert(tx, meta).from_select(["name", "value"], stands)
+        changes = {"value": statement.excluded.value}
+        tx.execute(statement.on_conflict_do_update(index_elements=["name"], set_=changes))
 
     def new_generation(self, watermark: datetime) -> str:
         """Starts the next data epoch in one transaction and returns its id [Z110].
@@ -95,7 +91,7 @@ class Meta(Aggregate):
             latest = max(watermark, before) if before else watermark
             fresh = {"status": "released", "boundary": "", "done_boundary": None, "attempts": 0, "retry_at": None}
             none = {"lease_until": None, "finished": None, "error_code": None, "error_message": None}
-            self._note_cleared(tx, latest)
+            self._note_cleared(tx)
             # Jobs first: that waits for writers who hold one, so that the deletions see what they wrote.
             tx.execute(update(jobs).values(generation=name, owner="", updated=self._now(), **fresh, **none))
             for table in (rollouts, outputs, versions, usage, hook_uses, intents):

@@ -215,6 +215,30 @@ def test_a_new_generation_keeps_tombstones_runs_and_nothing_of_what_was_remember
     assert claim(fresh).attempt == 1
 
 
+@pytest.mark.req("Z022", "Z115")
+def test_a_clear_remembers_how_each_rollout_stood(
+    store: Store, clock: FrozenClock, rollout: Callable[..., RolloutRow]
+) -> None:
+    now, ahead = clock.now(), clock.now() + timedelta(days=2)
+    mtime = int(now.timestamp() * 1e9)
+    store.rollouts.upsert_many(
+        [
+            rollout("ahead", last_event=ahead, size=70, inode=9, mtime_ns=mtime, fingerprint="ab"),
+            rollout("plain", last_event=None, size=30, inode=8, mtime_ns=1),
+        ]
+    )
+    assert store.meta.cleared("codex:ahead").watermark is None
+    store.meta.new_generation(now)
+    cleared, plain = store.meta.cleared("codex:ahead"), store.meta.cleared("codex:plain")
+    assert (cleared.watermark, plain.watermark, store.meta.cleared("codex:new").watermark) == (ahead, now, now)
+    assert (cleared.end_in(9, "ab"), cleared.end_in(9, "cd"), cleared.end_in(1, "ab")) == (70, 0, 0)
+    assert plain.end_in(8, "") == 30
+    clock.advance(60)
+    store.rollouts.upsert_many([rollout("ahead", last_event=ahead, size=90, inode=9, fingerprint="ab")])
+    store.meta.new_generation(clock.now())
+    assert store.meta.cleared("codex:ahead").end_in(9, "ab") == 90
+
+
 def test_the_watermark_never_moves_back(store: Store, clock: FrozenClock) -> None:
     now = clock.now()
     store.meta.new_generation(now)
