@@ -31,6 +31,7 @@ from dashboard.i18n import Language
 from dashboard.ports import HostSetup, Planner, Runs, no_planner
 from dashboard.security import CSRF_COOKIE, CSRF_FIELD, MAX_BODY, Guard, cookies
 from dashboard.shown import shown
+from dashboard.tracing import Transcripts
 from memory.clock import Clock
 from memory.errors import SettingsError
 from memory.llm.base import ByteTokens
@@ -67,6 +68,7 @@ class Desk:
         self.clock = clock
         self.guard = guard
         self.templates = _templates()
+        self.transcripts = Transcripts()
         self._said: OrderedDict[str, tuple[str, dict[str, object]]] = OrderedDict()
         self._redactors: dict[RedactSettings, Redactor] = {}
         self._lock = Lock()
@@ -261,6 +263,7 @@ class Look(Visitor):
         )
         memory = LongMemory(runtime)
         if recover:
+            self.desk.transcripts.clear()
             memory.recover()
         return memory
 

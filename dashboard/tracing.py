@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from dataclasses import dataclass
 from datetime import datetime
+from threading import Lock
+from typing import TYPE_CHECKING
 
-from dashboard.desk import Look
 from memory.documents import anchors, parse_rollout_summary, sections, without_marks
 from memory.errors import RolloutError, UnknownReference, UnreadableRollout
 from memory.model import Event, Reason, SummaryHeader
+from memory.state import RolloutRow
 from memory.state.browse import SessionRow, session
-from rollouts.adapters import ADAPTERS
+from recall.trace import Tracer, read_events
+
+if TYPE_CHECKING:
+    from dashboard.desk import Look
 
 SOURCE_ID = r"^([0-9a-f]{8}|[0-9a-f]{16})$"
 """What names a session or a source in an address: nothing of a session's own making."""
 EVENTS = 40
 MAX_EVENT_CHARS = 4_000
 MAX_DERIVED_CHARS = 300
+KEPT = 4
+MAX_KEPT_BYTES = 16_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +59,40 @@ class Moments:
     before: int
     after: int
     missing: list[int]
+
+
+class Transcripts:
+    """The sessions read last, so that leafing through a long one reads it once. Kept in memory alone, and only as long
+    as the file is the same; what was forgotten is refused before it is looked for here."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple[str, int, int, int], tuple[Event, ...]] = OrderedDict()
+        self._lock = Lock()
+
+    def read(self, row: RolloutRow) -> tuple[Event, ...]:
+        """As `recall.trace.read_events`."""
+        status = row.path.stat()
+        key = (str(row.path), status.st_size, status.st_mtime_ns, status.st_ino)
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+                return self._kept[key]
+        events = read_events(row)
+        if status.st_size <= MAX_KEPT_BYTES:
+            with self._lock:
+                self._kept[key] = events
+                while len(self._kept) > KEPT:
+                    self._kept.popitem(last=False)
+        return events
+
+    def clear(self) -> None:
+        """After a forget or a clear."""
+        with self._lock:
+            self._kept.clear()
+
+
+def tracer(look: Look) -> Tracer:
+    return Tracer(look.store, look.workspace, look.redactor, read=look.desk.transcripts.read)
 
 
 def session_of(look: Look, source_id: str) -> SessionRow:
@@ -91,7 +133,7 @@ def moments(look: Look, found: SessionRow, cited: frozenset[int], first: int) ->
             "This session was forgotten, so nothing of it is shown.", hint="Its file was not touched."
         )
     try:
-        events = ADAPTERS[row.id.host].read(row.path).events
+        events = look.desk.transcripts.read(row)
     except (RolloutError, OSError):
         raise UnreadableRollout(
             f"The session file {row.path} can no longer be read.", hint="The host may have moved or deleted it."

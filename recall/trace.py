@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -68,13 +69,27 @@ class RolloutTrace:
 Trace = ClaimTrace | RolloutTrace
 
 
-class Tracer:
-    """Answers "why" from the state, the workspace and the rollouts themselves. `redactor` guards every output."""
+def read_events(row: RolloutRow) -> tuple[Event, ...]:
+    """All events of a rollout. Raises RolloutError, WorkspaceError or OSError when its file cannot be read."""
+    return ADAPTERS[row.id.host].read(row.path).events
 
-    def __init__(self, store: Store, workspace: Workspace, redactor: Redactor) -> None:
+
+class Tracer:
+    """Answers "why" from the state, the workspace and the rollouts themselves. `redactor` guards every output; `read`
+    gives the events of a rollout, for who keeps some that were read a moment ago."""
+
+    def __init__(
+        self,
+        store: Store,
+        workspace: Workspace,
+        redactor: Redactor,
+        *,
+        read: Callable[[RolloutRow], Sequence[Event]] = read_events,
+    ) -> None:
         self._store = store
         self._workspace = workspace
         self._redactor = redactor
+        self._read = read
         self._events: dict[RolloutId, dict[int, Event]] = {}
 
     def why(self, reference: str) -> list[Trace]:
@@ -161,10 +176,10 @@ class Tracer:
             if row is None:
                 return (), "the rollout is no longer known"
             try:
-                transcript = ADAPTERS[rollout.host].read(row.path)
+                events_read = self._read(row)
             except (RolloutError, WorkspaceError, OSError):
                 return (), f"the session file {row.path} can no longer be read"
-            self._events[rollout] = {event.number: event for event in transcript.events}
+            self._events[rollout] = {event.number: event for event in events_read}
         events = self._events[rollout]
         found = [events[number] for number in numbers if number in events]
         moments = tuple(Moment(e.number, e.time, e.tier, self._shown(e.text)) for e in found)
@@ -211,4 +226,14 @@ def cited_sources(summary: str) -> dict[str, int]:
     return counts
 
 
-__all__ = ["ClaimTrace", "Moment", "RolloutTrace", "Support", "Trace", "Tracer", "cited_sources", "nearest"]
+__all__ = [
+    "ClaimTrace",
+    "Moment",
+    "RolloutTrace",
+    "Support",
+    "Trace",
+    "Tracer",
+    "cited_sources",
+    "nearest",
+    "read_events",
+]

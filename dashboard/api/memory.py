@@ -8,13 +8,12 @@ from typing import Annotated
 from fastapi import APIRouter, Path
 from pydantic import BaseModel, ConfigDict, Field
 
-from dashboard import confirmed, keeping
+from dashboard import confirmed, keeping, tracing
 from dashboard.api import CHANGING
 from dashboard.api.models import Answer
 from dashboard.desk import AnyLook
 from dashboard.shown import plain
 from recall import scope
-from recall.trace import Tracer
 
 router = APIRouter(tags=["memory"])
 Key = Annotated[str, Path(pattern=r"^[0-9a-f]{16}$")]
@@ -146,7 +145,7 @@ class Given(Answer):
 def read_line(look: AnyLook, key: Key) -> Why:
     """Why a line is in the summary."""
     one = confirmed.line_of(scope.read_published(str(look.settings.home)), key)
-    trace = Tracer(look.store, look.workspace, look.redactor).claim(one.claim)
+    trace = tracing.tracer(look).claim(one.claim)
 
     def clean(text: str) -> str:
         return plain(text, look.redactor)

@@ -15,7 +15,6 @@ from dashboard.desk import AnyLook, Look
 from dashboard.shown import plain
 from memory.model import Reason
 from memory.state.browse import SessionRow, Wanted, sessions
-from recall.trace import Tracer
 
 router = APIRouter(tags=["sessions"])
 SourceId = Annotated[str, Path(pattern=tracing.SOURCE_ID)]
@@ -110,7 +109,7 @@ def read_sessions(
 def read_session(look: AnyLook, source: SourceId) -> SessionDetail:
     """One session, by its source id or citation."""
     found = tracing.session_of(look, source)
-    trace = Tracer(look.store, look.workspace, look.redactor).rollout(found.row)
+    trace = tracing.tracer(look).rollout(found.row)
     return SessionDetail(
         session=_session(look, found),
         summary=plain(trace.body, look.redactor),

@@ -13,7 +13,6 @@ from dashboard.desk import AnyLook, Form, Look
 from memory.state.browse import session
 from recall import scope
 from recall.delivery import overruled
-from recall.trace import Tracer
 
 router = APIRouter()
 PROJECT = r"^([0-9a-f]{12}|unknown)?$"
@@ -53,7 +52,7 @@ def memory(look: AnyLook, project: Project = "") -> Response:
 @router.get("/memory/lines/{key}")
 def line(look: AnyLook, key: Key) -> Response:
     one, version = _line(look, key)
-    trace = Tracer(look.store, look.workspace, look.redactor).claim(one.claim)
+    trace = tracing.tracer(look).claim(one.claim)
     projects = look.store.rollouts.projects()
     return look.page(
         "line.html",

@@ -13,7 +13,6 @@ from dashboard.pages.memory import Project
 from memory.model import Reason
 from memory.state.browse import FATES, Wanted, sessions
 from recall import scope
-from recall.trace import Tracer
 
 router = APIRouter()
 PER_PAGE = 50
@@ -54,7 +53,7 @@ def session_list(
 @router.get("/sessions/{source_id}")
 def session_page(look: AnyLook, source_id: SourceId) -> Response:
     found = tracing.session_of(look, source_id)
-    trace = Tracer(look.store, look.workspace, look.redactor).rollout(found.row)
+    trace = tracing.tracer(look).rollout(found.row)
     published = scope.read_published(str(look.settings.home))
     name = found.row.id.source_id
     resting = [one for one in confirmed.lines(published) if {name, name[:8]}.intersection(one.claim.citations)]
