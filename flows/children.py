@@ -20,8 +20,9 @@ class Child:
 
     name: str
     expects: str
-    module: str
+    """How long it takes, for who waits."""
     arguments: Callable[[], Sequence[str]]
+    """Of Python; asked at each start."""
     probe: Callable[[], bool] | None = None
     """None where it says itself when it is ready."""
     state: str = "starting"

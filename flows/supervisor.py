@@ -147,8 +147,11 @@ class Supervisor:
         me = lifeline.name_of(os.getpid())
         common = ("--home", home, "--parent", me)
 
-        def of_worker() -> list[str]:
-            return [*common, *(("--port", str(ports["prefect"])) if self._options.own else ())]
+        def module(name: str, *more: str) -> list[str]:
+            return ["-P", "-m", name, *common, *more]
+
+        def port(name: str) -> tuple[str, str]:
+            return ("--port", str(ports[name]))
 
         def prefect_answers() -> bool:
             return answers(LOOPBACK, ports["prefect"], "/api/health", within=b" 200 ")
@@ -159,13 +162,16 @@ class Supervisor:
 
         children = [
             Child(
-                "prefect", "about 10 s, 20 s with a fresh database", "flows.server",
-                lambda: [*common, "--port", str(ports["prefect"])], prefect_answers,
+                "prefect", "about 10 s, some more with a fresh database",
+                lambda: module("flows.server", *port("prefect")), prefect_answers,
             ),
-            Child("worker", "follows Prefect, 1 s later", "flows.worker", of_worker),
             Child(
-                "dashboard", "about 3 s", "cli.web",
-                lambda: [*common, "--host", host, "--port", str(ports["dashboard"])], dashboard_answers,
+                "worker", "a second longer than Prefect",
+                lambda: module("flows.worker", *(port("prefect") if self._options.own else ())),
+            ),
+            Child(
+                "dashboard", "about 3 s",
+                lambda: module("cli.web", "--host", host, *port("dashboard")), dashboard_answers,
             ),
         ]  # fmt: skip
         return children if self._options.own else children[1:]
@@ -221,7 +227,7 @@ class Supervisor:
         return False
 
     def _start(self, child: Child) -> None:
-        command = [sys.executable, "-P", "-m", child.module, *child.arguments()]
+        command = [sys.executable, *child.arguments()]
         child.due, child.silent, child.rest = None, 0, b""
         child.began, child.since, child.state = time.monotonic(), stamp(), "starting"
         child.starts += 1

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-QUIET_SECONDS = 0.5
+QUIET_SECONDS = 0.2
 """The last wake-up is so old: hooks of one turn come together."""
 MOST_SECONDS = 3.0
 """However many more come, the first one waits no longer."""

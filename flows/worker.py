@@ -257,7 +257,7 @@ async def _batches(spool: Path, inbox: Path, stop: asyncio.Event) -> AsyncIterat
     for polling in (False, True):
         try:
             changes = awatch(
-                spool, inbox, watch_filter=fresh, debounce=400, step=200, stop_event=stop, recursive=False,
+                spool, inbox, watch_filter=fresh, debounce=200, step=100, stop_event=stop, recursive=False,
                 force_polling=polling, poll_delay_ms=1_000,
             )  # fmt: skip
             async for batch in changes:
