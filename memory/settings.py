@@ -188,6 +188,8 @@ class InjectSettings(Section):
     scope: Literal["project", "all"] = "project"
     pi_chars: int = Field(default=9_000, ge=0)
     """Cap of one block in Pi, which has none of its own, in characters."""
+    titles: bool = False
+    """Whether mode `long` brings the titles of what the memory tools keep."""
 
 
 class IndexSettings(Section):

@@ -22,7 +22,7 @@ MODES = ("off", "short", "long")
 SCOPES = ("project", "all")
 DEFAULTS: dict[str, dict[str, object]] = {
     "memory": {"mode": "short", "enabled": True},
-    "inject": {"short_in_long": True, "scope": "project", "pi_chars": 9_000},
+    "inject": {"short_in_long": True, "scope": "project", "pi_chars": 9_000, "titles": False},
     "model": {"name": "", "extract_name": "", "consolidate_name": ""},
 }
 """The keys a hook reads, with the defaults of `memory.settings`."""
@@ -65,6 +65,10 @@ class Switches:
     @property
     def short_in_long(self) -> bool:
         return self.values["inject"]["short_in_long"] is True
+
+    @property
+    def titles(self) -> bool:
+        return self.values["inject"]["titles"] is True
 
     @property
     def scope(self) -> str:
@@ -212,6 +216,7 @@ def _problem(values: Values) -> str:
         (isinstance(memory["enabled"], bool), "memory.enabled must be true or false"),
         (inject["scope"] in SCOPES, "inject.scope must be project or all"),
         (isinstance(inject["short_in_long"], bool), "inject.short_in_long must be true or false"),
+        (isinstance(inject["titles"], bool), "inject.titles must be true or false"),
         (isinstance(chars, int) and not isinstance(chars, bool) and chars >= 0, "inject.pi_chars must be a number"),
         (all(isinstance(name, str) for name in values["model"].values()), "model names must be text"),
     )

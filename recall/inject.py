@@ -4,6 +4,7 @@
     what this is, what outranks it, where details can be read     the same for the whole session
     ## User Profile ... ## What's in Memory                       changes when a summary is published
     ## Short memory ...                                           changes when a person edits it
+    # Memory Index ...                                            titles of entries, where `inject.titles` asks for them
     (what was left out) (digest)
     </slowwave-memory>
 
@@ -23,17 +24,19 @@ import os
 import re
 from typing import NamedTuple
 
-from recall import instructions, scope, short
+from recall import instructions, scope, short, title_files
 from recall.scope import Line, Published, Viewer
 from recall.short import Diagnostic, Short
 
 __all__ = ["Block", "Dropped", "Limit", "Request", "Viewer", "build", "digest_of", "safe", "tokens", "withdrawal"]
 
-SHORT_USER, SHORT_PROJECT, SUMMARY = "user", "project", "summary"
+SHORT_USER, SHORT_PROJECT, SUMMARY, TITLES = "user", "project", "summary", "titles"
 """The parts a selection may hold."""
 MARK = "slowwave-memory"
 DIGEST = re.compile(r"\(text ([0-9a-f]{12})\)\n</slowwave-memory>\Z")
 MAX_NAME = 60
+TITLES_SHARE = 4
+"""Titles take a quarter of the room at most, and only what lines and entries leave."""
 _CHARS_AT_MOST = 3
 """Characters one unit of a cap can hold: what is longer does not fit, and is not looked at any closer."""
 
@@ -148,7 +151,8 @@ def build(request: Request) -> Block:
     diagnostics = list(both.diagnostics)
     if published.problem:
         diagnostics.append(Diagnostic(published.problem, 0, "long memory is left out"))
-    text, citations, left_out = _assemble(request, published, long_items, short_items, view.elsewhere)
+    titles, files = _titles(request)
+    text, citations, left_out = _assemble(request, published, long_items, short_items, view.elsewhere, titles)
     return Block(
         text=text,
         digest=digest_of(text),
@@ -156,7 +160,7 @@ def build(request: Request) -> Block:
         left_out=left_out,
         dropped=tuple(dropped + more),
         diagnostics=tuple(diagnostics),
-        depends=tuple(_depends(request, published.generation, both, orders)),
+        depends=tuple(dict.fromkeys([*_depends(request, published.generation, both, orders), *files])),
         version=published.version,
         generation=published.generation,
     )
@@ -221,6 +225,18 @@ def _short_items(both: Short, told: instructions.Rules) -> tuple[list[Item], lis
     return items, dropped
 
 
+def _titles(request: Request) -> tuple[list[Item], list[str]]:
+    """The titles of entries, and the files they depend on."""
+    if TITLES not in request.parts:
+        return [], []
+    generation, _ = scope.read_generation(request.home)
+    file = os.path.join(request.home, scope.GENERATION_FILE)
+    if not generation:
+        return [], [file]
+    lines, files = title_files.titles(scope.workspace_folder(request.home, generation), request.viewer)
+    return [Item(title_files.HEADING, line) for line in lines], [file, *files]
+
+
 def _uncontradicted(lines: list[Line], told: instructions.Rules) -> tuple[list[Line], list[Dropped]]:
     kept: list[Line] = []
     dropped: list[Dropped] = []
@@ -247,19 +263,27 @@ def _depends(request: Request, generation: str, both: Short, orders: list[str]) 
 
 
 def _assemble(
-    request: Request, published: Published, long_items: list[Item], short_items: list[Item], elsewhere: int
+    request: Request,
+    published: Published,
+    long_items: list[Item],
+    short_items: list[Item],
+    elsewhere: int,
+    titles: list[Item],
 ) -> tuple[str, tuple[str, ...], int]:
-    if not long_items and not short_items:
+    if not (long_items or short_items or titles):
         return "", (), 0
     head = _head(request, published if long_items else Published())
     widest = [head, _left_out(9_999, 9_999), _elsewhere(9_999), "(text 0123456789ab)"]
+    widest += [_untitled(9_999)] if titles else []
     frame = request.limit.size(_fenced(request.id, widest))
     room = request.limit.amount - frame - 2
     for_long = _cost(request.limit, long_items, room)
     # What a person wrote down keeps at least half of the room; what it does not need goes to the summary.
     short_kept = _fitting(request.limit, short_items, max(room // 2, room - for_long))
     long_kept = _fitting(request.limit, long_items, room - _cost(request.limit, short_kept, room))
-    if not long_kept and not short_kept:
+    used = _cost(request.limit, long_kept, room) + _cost(request.limit, short_kept, room)
+    titles_kept = _fitting(request.limit, titles, min(room - used, room // TITLES_SHARE))
+    if not (long_kept or short_kept or titles_kept):
         return "", (), len(long_items) + len(short_items)
     missing_long, missing_short = len(long_items) - len(long_kept), len(short_items) - len(short_kept)
     parts = [head, _printed(long_kept)]
@@ -268,6 +292,9 @@ def _assemble(
     parts.append(_printed(short_kept))
     if missing_long or missing_short:
         parts.append(_left_out(missing_long, missing_short))
+    parts.append(_printed(titles_kept))
+    if len(titles_kept) < len(titles):
+        parts.append(_untitled(len(titles) - len(titles_kept)))
     body = [part for part in parts if part]
     digest = hashlib.sha256("\n".join(body).encode("utf-8", "surrogatepass")).hexdigest()[:12]
     text = _fenced(request.id, [*body, f"(text {digest})"])
@@ -350,6 +377,10 @@ def _left_out(lines: int, entries: int) -> str:
     what = [f"{lines} line{'s' if lines != 1 else ''} of the summary"] if lines else []
     what += [f"{entries} short entr{'ies' if entries != 1 else 'y'}"] if entries else []
     return f"({' and '.join(what)} left out: this block is full. `slowwave show` and `slowwave short list` have all.)"
+
+
+def _untitled(count: int) -> str:
+    return f"({count} more title{'s' if count != 1 else ''}: memory_list has all.)"
 
 
 def _fenced(block_id: str, parts: list[str]) -> str:

@@ -12,7 +12,7 @@ take the summary, each at the next turn of the user [Z009 Z023]. Inside a turn n
 A host that keeps what it is given in the conversation gets the block once and again only when it changed; one that
 asks for every request (Pi) gets it every time. State of a session (`snapshot`):
 
-    mode, parts        frozen at the first send; parts are `summary`, `user`, `project`
+    mode, parts        frozen at the first send; parts are `summary`, `titles`, `user`, `project`
     selection          of the turn that is running: message and parts; none between turns [Z014 Z017]
     batch              the check this session asked for last, with the models in force then [Z015 Z018]
     usage              turns, blocks, tokens given, sources read [Z016]
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from recall.inject import Block, Request
     from recall.ports import History, ModelResolution, Persistence
 
-SUMMARY, USER, PROJECT = "summary", "user", "project"
+SUMMARY, TITLES, USER, PROJECT = "summary", "titles", "user", "project"
 WITHDRAWN = "withdrawn"
 OPENING = "<slowwave-memory id="
 CONTEXT_LOST = frozenset({"clear", "compact"})
@@ -213,7 +213,7 @@ class MemoryPolicy:
     def _prompt(self, call: Call, state: dict[str, Any], switches: Switches) -> Answer:
         if not state["mode"]:
             state["mode"] = switches.mode
-            state["parts"] = list(parts_of(switches.mode, short_in_long=switches.short_in_long))
+            state["parts"] = list(_wanted(switches, call.host))
         parts = self._parts(state, switches)
         again = bool(call.message) and call.message in state["seen"]
         if not again:
@@ -253,8 +253,8 @@ class MemoryPolicy:
         if not switches.enabled:
             return ()
         if not state["mode"]:
-            return parts_of(switches.mode, short_in_long=switches.short_in_long)
-        return tuple(part for part in state["parts"] if part != SUMMARY or switches.mode != "off")
+            return _wanted(switches, state["host"])
+        return tuple(part for part in state["parts"] if part not in (SUMMARY, TITLES) or switches.mode != "off")
 
     def _deliver(self, call: Call, state: dict[str, Any], parts: tuple[str, ...]) -> tuple[str, str]:
         """The text for the host and the outcome's word; keeps in `state` what stands in the conversation."""
@@ -387,10 +387,17 @@ class MemoryPolicy:
         return Answer(text, outcome, commit)
 
 
-def parts_of(mode: str, *, short_in_long: bool) -> tuple[str, ...]:
-    """The set of sources of a mode: `short` the two short files, `long` the summary too."""
+def parts_of(mode: str, *, short_in_long: bool, titles: bool = False) -> tuple[str, ...]:
+    """The set of sources of a mode: `short` the two short files, `long` the summary too, and titles of entries."""
     short = (USER, PROJECT)
-    return {"short": short, "long": (SUMMARY, *(short if short_in_long else ()))}.get(mode, ())
+    long = (SUMMARY, *((TITLES,) if titles else ()), *(short if short_in_long else ()))
+    return {"short": short, "long": long}.get(mode, ())
+
+
+def _wanted(switches: Switches, host: str) -> tuple[str, ...]:
+    """The parts of a session that begins now. Pi's extension shows titles itself, in the system prompt."""
+    titles = switches.titles and TRAITS[host].keeps
+    return parts_of(switches.mode, short_in_long=switches.short_in_long, titles=titles)
 
 
 def _fresh(call: Call, block_id: str) -> dict[str, Any]:
