@@ -118,23 +118,32 @@ class World:
 
 
 class Models(FakeModels):
-    """The scripted model, which can also call a tool of ours in Pi: a step `run = "tool:NAME {arguments}"`."""
-
-    def answer(self, path: str, request: dict[str, Any]) -> tuple[str, bytes]:
-        kind, body = super().answer(path, request)
-        for said in (scenario.turns[0] for scenario in self.scenarios):
-            for step in said.steps:
-                if step.run.startswith("tool:"):
-                    name, _, arguments = step.run.removeprefix("tool:").partition(" ")
-                    bash = json.dumps(json.dumps({"command": step.run}, ensure_ascii=False), ensure_ascii=False)
-                    ours = json.dumps(arguments, ensure_ascii=False)
-                    old, new = f'"name": "bash", "arguments": {bash}', f'"name": "{name}", "arguments": {ours}'
-                    body = body.replace(old.encode(), new.encode())
-        return kind, body
+    """The scripted model, which can also call another tool than the shell: a step `run = "tool:NAME {arguments}"`."""
 
     def __init__(self, scenarios: list[Scenario], roots: dict[str, Path], log: Path | None = None) -> None:
         super().__init__(scenarios, roots, log)
         self.scenarios = scenarios
+
+    def answer(self, path: str, request: dict[str, Any]) -> tuple[str, bytes]:
+        kind, body = super().answer(path, request)
+        for step in (step for said in self.scenarios for step in said.turns[0].steps):
+            if step.run.startswith("tool:"):
+                name, _, arguments = step.run.removeprefix("tool:").partition(" ")
+                for shell, (word, form) in SHELLS.items():
+                    called = json.dumps(json.dumps({word: step.run}, ensure_ascii=False), ensure_ascii=False).encode()
+                    if called in body and f'"name": "{shell}"'.encode() in body:
+                        wanted = '"ToolSearch"' if name == "ToolSearch" else form.format(name)
+                        body = body.replace(called, json.dumps(arguments, ensure_ascii=False).encode())
+                        body = body.replace(f'"name": "{shell}"'.encode(), f'"name": {wanted}'.encode())
+        return kind, body
+
+
+SHELLS = {
+    "bash": ("command", '"{}"'),
+    "Bash": ("command", '"mcp__slowwave__{}"'),
+    "exec_command": ("cmd", '"{}", "namespace": "mcp__slowwave"'),
+}
+"""Each host's shell: the argument a command stands in, and what one of our tools is called in its place."""
 
 
 def blocks(body: dict[str, Any]) -> list[str]:
