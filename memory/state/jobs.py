@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from sqlalchemy import and_, exists, select, update
+from sqlalchemy import and_, bindparam, exists, select, update
 from sqlalchemy.sql import ColumnElement
 
 from memory.errors import FencedError, SlowwaveError
@@ -100,6 +100,15 @@ class JobRow:
         if self.retry_at is not None and self.retry_at > now and (same or self.kind == "consolidate"):
             return Refused("backoff", self.retry_at)
         return None
+
+
+# Made once: a crowd of claimers asks them thousands of times, and putting one together costs more than its answer.
+_ONE = select(*jobs.c).where(jobs.c.kind == bindparam("of_kind"), jobs.c.key == bindparam("of_key"))
+_ONE_HELD = _ONE.with_for_update(skip_locked=True)
+_GENERATION = select(meta.c.value).where(meta.c.name == "generation")
+_STONE = select(tombstones.c.key).where(
+    tombstones.c.kind.in_(("rollout", "own")), tombstones.c.key == bindparam("of_key")
+)
 
 
 class Jobs(Aggregate):
@@ -257,8 +266,8 @@ class Jobs(Aggregate):
 
     def get(self, kind: JobKind, key: str, tx: Tx | None = None) -> JobRow | None:
         with self._db.read(tx) as connection:
-            found = self._select(connection, and_(jobs.c.kind == kind, jobs.c.key == key))
-        return found[0] if found else None
+            found = connection.execute(_ONE, {"of_kind": kind, "of_key": key}).one_or_none()
+        return None if found is None or found.status == "new" else _row(found)
 
     def all(self, kind: JobKind, tx: Tx | None = None) -> list[JobRow]:
         """Every job of a kind that was ever claimed, by key."""
@@ -268,7 +277,7 @@ class Jobs(Aggregate):
     # -- inside -------------------------------------------------------------------------------------
 
     def _generation(self, tx: Tx) -> str | None:
-        return tx.execute(select(meta.c.value).where(meta.c.name == "generation")).scalar_one_or_none()
+        return tx.execute(_GENERATION).scalar_one_or_none()
 
     def _refused_at_sight(self, kind: JobKind, key: str, boundary: str, max_failures: int) -> Refused | None:
         """What a plain look already tells: a crowd that asks for jobs others have must not queue up for the one
@@ -297,8 +306,7 @@ class Jobs(Aggregate):
             "updated": now,
         }
         tx.execute(insert(tx, jobs).on_conflict_do_nothing(), first)
-        query = select(*jobs.c).where(jobs.c.kind == kind, jobs.c.key == key).with_for_update(skip_locked=True)
-        row = tx.execute(query).one_or_none()
+        row = tx.execute(_ONE_HELD, {"of_kind": kind, "of_key": key}).one_or_none()
         return None if row is None else _row(row)
 
     def _settle_time(self, tx: Tx, row: JobRow, now: datetime) -> JobRow:
@@ -350,8 +358,7 @@ def _lost() -> dict[str, Any]:
 
 def _forgotten(tx: Tx, key: str) -> bool:
     """Forgotten by the user, or recorded as a session of our own."""
-    query = select(tombstones.c.key).where(tombstones.c.kind.in_(("rollout", "own")), tombstones.c.key == key)
-    return tx.execute(query).first() is not None
+    return tx.execute(_STONE, {"of_key": key}).first() is not None
 
 
 def _row(row: Sequence[Any]) -> JobRow:
