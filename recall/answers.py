@@ -18,7 +18,8 @@ Asker = Literal["user", "agent"]
 class Excerpt:
     """One line or entry found.
 
-    `kind` is that of `recall.index.collect` (line, bullet, note, short, entry, evidence); `scope` is `user` (every
+    `kind` is that of `recall.index.collect` (line, bullet, note, short, entry, evidence) or `session`, an entry of this
+    session; `scope` is `user` (every
     project), `project` or `agent` (this session). `tier`, `topic`, `title` and `asked_by` are empty for what the tools
     did not remember. A `superseded` line no longer holds; `successor` does.
     """

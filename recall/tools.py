@@ -35,6 +35,7 @@ from recall.answers import (
     Listing,
     Recalled,
     Remembered,
+    Session,
     Text,
     Texts,
     Timeline,
@@ -211,12 +212,25 @@ class MemoryTools:
         return stepwise.search(self._view(), query, limit=limit, near=near)
 
     def timeline(self, id: str, *, before: int = 3, after: int = 3) -> Timeline:
-        """What stands around a line or session. Raises UnknownReference."""
+        """What stands around a line or session, of an entry the others of its topic. Raises UnknownReference."""
         self._check_on()
-        found = stepwise.timeline(self._view(), id, before=before, after=after)
+        name = stepwise.plain_id(id)
+        kept = self._memory.find(name) if name.startswith("mem:") else None
+        if kept is not None:
+            return self._around_entry(kept)
+        found = stepwise.timeline(self._view(), name, before=before, after=after)
         if found is None:
             raise _unknown(id)
         return found
+
+    def _around_entry(self, kept: Kept) -> Timeline:
+        """An entry and the others of its topic, those beside it in time."""
+        others = self._memory.beside(kept)
+        older = [as_session(one) for one in others if (one.date, one.id) < (kept.date, kept.id)]
+        newer = [as_session(one) for one in others if (one.date, one.id) > (kept.date, kept.id)]
+        near = stepwise.MAX_AROUND
+        cut = len(older) > near or len(newer) > near
+        return Timeline(kept.id, as_session(kept), (shown(kept),), 0, tuple(older[-near:]), tuple(newer[:near]), cut)
 
     def get(self, ids: Sequence[str] | str, *, offset: int = 0) -> Texts:
         """Whole texts by id; reading one counts as a use of its sources [Z053]. Raises nothing for an unknown id."""
@@ -233,7 +247,10 @@ class MemoryTools:
         """`memory_status`: counts and problems, no content of other projects."""
         from recall.about import condition
 
-        return condition(self.settings, self._clock, self.viewer, self._view())
+        found = condition(self.settings, self._clock, self.viewer, self._view())
+        entries, problems = self._memory.all()
+        counts = {tier: sum(kept.tier == tier for kept in entries) for tier in TIERS}
+        return replace(found, entries=counts, problems=(*found.problems, *problems))
 
     def why(self, reference: str) -> Why:
         """`memory_why`: from a line of the summary (its number, words or a citation) to its sources, as far as they are
@@ -277,7 +294,7 @@ class MemoryTools:
     def _known_of(self, names: Iterable[str]) -> dict[str, Kept]:
         """What is known of entries beside their text."""
         wanted = {name.partition("#")[0] for name in names if name.startswith(("mem:", "agent:", "note:"))}
-        return {kept.id: kept for kept in self._memory.all()[0] if kept.id in wanted} if wanted else {}
+        return self._memory.of(wanted) if wanted else {}
 
     def _whole(self, name: str, unit: Unit) -> str | None:
         from recall.whole import whole_text
@@ -313,6 +330,11 @@ def shown(kept: Kept) -> Excerpt:
         section="pinned" if kept.pinned else "",
         date=kept.date,
     )
+
+
+def as_session(kept: Kept) -> Session:
+    """An entry in a timeline."""
+    return Session(kept.id, kept.kind, f"{kept.topic}/{kept.title}", kept.path, kept.date, 1, (shown(kept),))
 
 
 def _labelled(found: Excerpt, known: Mapping[str, Kept]) -> Excerpt:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -108,13 +108,28 @@ class Memory:
     def all(self) -> tuple[list[Kept], tuple[str, ...]]:
         """Every entry one may see, profile first, and one sentence for each file that could not be read."""
         found, problems = self._on_disk()
-        found += [of_session(entry) for entry in self._session.all()]
+        found = [*self._fit(found), *map(of_session, self._session.all())]
         return sorted(found, key=Kept.order), problems
+
+    def of(self, ids: Collection[str]) -> dict[str, Kept]:
+        """The entries of these ids that one may see."""
+        found = self._fit([kept for kept in self._on_disk()[0] if kept.id in ids])
+        found += [of_session(entry) for entry in self._session.all() if entry.id in ids]
+        return {kept.id: kept for kept in found}
 
     def find(self, name: str) -> Kept | None:
         """By id; of a line, the entry it stands in."""
         wanted = name.partition("#")[0]
-        return next((kept for kept in self.all()[0] if kept.id == wanted), None)
+        return self.of({wanted}).get(wanted)
+
+    def beside(self, kept: Kept) -> list[Kept]:
+        """The entries of the same scope and topic, itself left out, oldest first [P039]."""
+        same = [
+            one
+            for one in self._on_disk()[0]
+            if one.scope == kept.scope and key(one.topic) == key(kept.topic) and one.id != kept.id
+        ]
+        return sorted(self._fit(same), key=lambda one: (one.date, one.id))
 
     def _on_disk(self) -> tuple[list[Kept], tuple[str, ...]]:
         generation, problem = scope.read_generation(str(self._settings.home))
@@ -125,7 +140,7 @@ class Memory:
         notes = workspace.notes()
         found = [of_topic(entry) for entry in reading.entries]
         found += [self._of_note(note) for note in notes.notes if self._sees(note)]
-        return self._fit(_without_twins(found)), (*reading.problems, *notes.diagnostics)
+        return _without_twins(found), (*reading.problems, *notes.diagnostics)
 
     def _fit(self, found: list[Kept]) -> list[Kept]:
         """As they may be shown, whatever a person wrote into the files: redacted, without what was forgotten."""
@@ -273,8 +288,9 @@ class Memory:
 
     def _similar(self, kept: Kept) -> tuple[Kept, ...]:
         """Entries of the same scope that may be the same thing under another title [P026]."""
-        others = [one for one in self.all()[0] if one.scope == kept.scope and one.id != kept.id]
-        return tuple(one for one in others if alike(one, kept))[:MAX_SIMILAR]
+        others = [*self._on_disk()[0], *map(of_session, self._session.all())]
+        found = [one for one in others if one.scope == kept.scope and one.id != kept.id and alike(one, kept)]
+        return tuple(self._fit(sorted(found, key=Kept.order)[:MAX_SIMILAR]))
 
     # -- forgetting
 

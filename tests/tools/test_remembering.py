@@ -123,6 +123,20 @@ def test_a_title_nearly_the_same_is_reported_and_never_merged(bench: StoreBench)
     assert payments(memory, topic="deploy", title="Release day", content="Tuesdays").similar == ()
 
 
+@pytest.mark.req("P010", "P039")
+def test_the_timeline_of_an_entry_has_the_others_of_its_topic(bench: StoreBench) -> None:
+    memory = tools(bench)
+    made = []
+    for title in ("First of all", "Second thing", "Third one"):
+        made.append(payments(memory, title=title, content=f"About {title}").id)
+        bench.clock.advance(60)
+    payments(memory, topic="other", title="Elsewhere", content="Not here")
+    found = memory.timeline(f"{made[1]}#1")
+    assert [session.id for session in (*found.earlier, found.session, *found.later)] == made
+    assert found.later[0].best[0].text == "About Third one"
+    assert memory.status().entries == {"profile": 4, "log": 0, "note": 0}
+
+
 @pytest.mark.req("P019", "P020", "P022", "P010")
 def test_the_title_index_has_profile_before_log_before_note_and_no_bodies(bench: StoreBench) -> None:
     memory = tools(bench)
