@@ -7,6 +7,7 @@ under revision [Z105].
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from memory.project import project_of
 from memory.settings import Settings
 from memory.state import Store
 from memory.state.browse import VersionHead, version_heads
+from memory.state.rollouts import ProjectCount
 from recall import inject, scope
 from recall.policy import TRAITS, parts_of
 from recall.scope import Published, Source, Viewer
@@ -105,6 +107,13 @@ def head(store: Store) -> VersionHead | None:
     """The latest version without its manifest."""
     found, _ = version_heads(store, limit=1)
     return found[0] if found else None
+
+
+def projects(store: Store) -> list[ProjectCount]:
+    """Every project, most sessions first; of two with one name each says which it is."""
+    found = store.rollouts.projects()
+    times = Counter(one.name for one in found)
+    return [one._replace(name=f"{one.name} [{one.id[:6]}]") if times[one.name] > 1 else one for one in found]
 
 
 def viewer_of(store: Store, project: str) -> Viewer:

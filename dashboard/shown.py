@@ -52,7 +52,7 @@ def _hides(text: str, at: int) -> bool:
     if char.isprintable() or char in _PLAIN:
         return False
     if char in _JOINERS and 0 < at < len(text) - 1:
-        return text[at - 1].isascii() or text[at + 1].isascii()
+        return any(other.isascii() or not other.isprintable() for other in (text[at - 1], text[at + 1]))
     return unicodedata.category(char) not in {"Zs", "Cn"}
 
 

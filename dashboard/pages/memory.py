@@ -25,7 +25,7 @@ Citation = Annotated[str, Path(pattern=tracing.SOURCE_ID)]
 def memory(look: AnyLook, project: Project = "") -> Response:
     settings, store = look.settings, look.store
     published = scope.read_published(str(settings.home))
-    projects = store.rollouts.projects()
+    projects = confirmed.projects(store)
     viewer = confirmed.viewer_of(store, project) if project else None
     root = confirmed.root_of(store, project) if project else None
     given = confirmed.given(settings, viewer, root) if viewer is not None else []
@@ -53,7 +53,7 @@ def memory(look: AnyLook, project: Project = "") -> Response:
 def line(look: AnyLook, key: Key) -> Response:
     one, version = _line(look, key)
     trace = tracing.tracer(look).claim(one.claim)
-    projects = look.store.rollouts.projects()
+    projects = confirmed.projects(look.store)
     return look.page(
         "line.html",
         one=one,

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Path, Query
 from fastapi.responses import Response
 
-from dashboard import keeping
+from dashboard import confirmed, keeping
 from dashboard.desk import AnyLook, Form, Look
 from dashboard.errors import status_of
 from dashboard.keeping import Place
@@ -25,7 +25,7 @@ Scope = Annotated[Literal["user", "project"], Path()]
 @router.get("/notes")
 def notes(look: AnyLook, project: Project = "") -> Response:
     reading = look.workspace.notes()
-    projects = look.store.rollouts.projects()
+    projects = confirmed.projects(look.store)
     place, problem = None, ""
     if project:
         try:
@@ -107,7 +107,7 @@ def _note_form(look: Look, fields: dict[str, str], error: SlowwaveError | None =
         status=200 if error is None else status_of(error),
         fields=given,
         error=str(error) if error is not None else "",
-        projects=look.store.rollouts.projects(),
+        projects=confirmed.projects(look.store),
     )
 
 

@@ -33,6 +33,7 @@ def session_list(
 ) -> Response:
     wanted = Wanted(host, project, state, reason, text.strip())
     found, total = sessions(look.store, wanted, limit=PER_PAGE, offset=(page - 1) * PER_PAGE)
+    projects = confirmed.projects(look.store)
     return look.page(
         "sessions.html",
         found=found,
@@ -42,7 +43,8 @@ def session_list(
         page=page,
         wanted=wanted,
         query={"host": host, "project": project, "state": state, "reason": reason, "text": text},
-        projects=look.store.rollouts.projects(),
+        projects=projects,
+        names={one.id: one.name for one in projects},
         hosts=HOSTS,
         fates=FATES,
         reasons={one: count for one, count in look.store.rollouts.counts().items() if one is not None},
@@ -82,7 +84,7 @@ def events(
     cited = frozenset(int(number) for number in e.split(",") if number)
     return look.page(
         "events.html",
-        row=found.row,
+        name=found.name,
         source_id=found.row.id.source_id,
         moments=tracing.moments(look, found, cited, first),
         cited=e,
@@ -104,7 +106,7 @@ def ask_forget(look: AnyLook, source_id: SourceId) -> Response:
     mine = {name, name[:8]}
     resting = [one for one in confirmed.lines(published) if mine.intersection(one.claim.citations)]
     alone = [one for one in resting if mine.issuperset(one.claim.citations)]
-    return look.page("forget_session.html", row=found.row, source_id=name, resting=resting, alone=alone)
+    return look.page("forget_session.html", found=found, row=found.row, source_id=name, resting=resting, alone=alone)
 
 
 @router.post("/sessions/{source_id}/forget")

@@ -41,14 +41,21 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class SessionRow:
-    """A rollout with what was made of it. `kept` is None where it was never extracted; `error` is a code."""
+    """A rollout with what was made of it. `kept` is None where it was never extracted; `slug` is the model's short name
+    for it, `error` a code."""
 
     row: RolloutRow
     kept: bool | None
     outcome: Outcome | None
     written: datetime | None
+    slug: str | None
     status: str | None
     error: str | None
+
+    @property
+    def name(self) -> str:
+        """What to call it: its title, else what the model called it, else its id."""
+        return self.row.title or self.slug or self.row.id.session
 
     @property
     def fate(self) -> Fate:
@@ -76,7 +83,7 @@ class VersionHead:
 # -- rollouts -----------------------------------------------------------------------------------------
 
 _ORDER = (rollouts.c.last_event.is_(None), rollouts.c.last_event.desc(), rollouts.c.id)
-_MADE = (outputs.c.kept, outputs.c.outcome, outputs.c.written, jobs.c.status, jobs.c.error_code)
+_MADE = (outputs.c.kept, outputs.c.outcome, outputs.c.written, outputs.c.slug, jobs.c.status, jobs.c.error_code)
 
 
 def sessions(store: Store, wanted: Wanted, *, limit: int, offset: int = 0) -> tuple[list[SessionRow], int]:
@@ -159,8 +166,8 @@ def _values(reasons: tuple[Reason, ...]) -> list[str]:
 
 def _session(row: Any) -> SessionRow:
     size = len(rollouts.c)
-    kept, outcome, written, status, error = row[size:]
-    return SessionRow(row_of(row[:size]), kept, Outcome(outcome) if outcome else None, written, status, error)
+    kept, outcome, written, slug, status, error = row[size:]
+    return SessionRow(row_of(row[:size]), kept, Outcome(outcome) if outcome else None, written, slug, status, error)
 
 
 # -- versions -----------------------------------------------------------------------------------------

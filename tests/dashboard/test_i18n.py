@@ -31,7 +31,7 @@ def test_chinese_texts_are_chinese() -> None:
     same = [
         key
         for key, texts in i18n.catalog().items()
-        if texts["zh"] == texts["en"] and re.search("[a-z]{4}", texts["en"])
+        if texts["zh"] == texts["en"] and re.search("[a-z]{4}", re.sub(r"{\w+}", "", texts["en"]))
     ]
     assert same == []
 
