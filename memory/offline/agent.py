@@ -80,7 +80,8 @@ def _compose(talk: _Talk, previous: str) -> str:
         if row.path not in talk.refused and (read := source(row, text)) is not None:
             found.append(read)
     found = by_project(found)
-    return compose([*candidates(found), *contents(found)], previous, found, _demands(talk, previous))
+    lines, overtaken = candidates(found)
+    return compose([*lines, *contents(found, overtaken)], previous, found, _demands(talk, previous))
 
 
 # -- listening ------------------------------------------------------------------------------------------------

@@ -17,13 +17,18 @@ SHARED = 8
 BARE = 12
 TITLE_BYTES = 100
 SHORT_TITLE_BYTES = 60
+TITLE_SHARE = 0.6
+"""A title with this share of its words in what was replaced says just that."""
+OVERTAKEN = "superseded"
 FIRST_RANK, LAST_SINGLE_RANK, SHARED_RANK = 74.0, 40.0, 39.0
 
 
-def contents(sources: Iterable[Source]) -> list[Candidate]:
+def contents(sources: Iterable[Source], overtaken: Mapping[str, list[str]] | None = None) -> list[Candidate]:
     """One line for each of the newest records, then one for every few older ones of a project.
 
-    Records of one project whose titles start alike share a line. Older groups never change when a record is added."""
+    `overtaken` is by citation what a later record replaced: a title that says it is marked, so that nobody takes it
+    for what holds now. Records of one project whose titles start alike share a line. Older groups never change when a
+    record is added."""
     known = {source.citation: source for source in sources}
     records = sorted(
         (source for source in known.values() if not source.row.is_note),
@@ -38,14 +43,21 @@ def contents(sources: Iterable[Source]) -> list[Candidate]:
     found = []
     for place, group in enumerate(newest):
         rank = max(LAST_SINGLE_RANK, FIRST_RANK - 2.0 * place)
-        found += [_single(group[0], tuple(s.citation for s in part), rank, known) for part in _parts(group, SHARED)]
+        old = _is_overtaken(group[0], overtaken or {})
+        found += [
+            _single(group[0], tuple(s.citation for s in part), rank, known, old) for part in _parts(group, SHARED)
+        ]
     rest = sorted((source for group in older for source in group), key=lambda source: (source.order, source.citation))
     by_project: dict[str, list[Source]] = {}
     for source in rest:
         by_project.setdefault(source.scope, []).append(source)
     for mine in by_project.values():
-        found += [_shared(part, known) for part in _parts(mine, SHARED)]
+        found += [_shared(part, known, overtaken or {}) for part in _parts(mine, SHARED)]
     return found
+
+
+def _is_overtaken(source: Source, overtaken: Mapping[str, list[str]]) -> bool:
+    return any(support.coverage(source.title, [text]) >= TITLE_SHARE for text in overtaken.get(source.citation, ()))
 
 
 def bare(sources: Iterable[Source]) -> list[Candidate]:
@@ -74,22 +86,26 @@ def _note_words(source: Source) -> str:
     return " ".join(words) or "—"
 
 
-def _single(first: Source, citations: tuple[str, ...], rank: float, known: Mapping[str, Source]) -> Candidate:
+def _single(
+    first: Source, citations: tuple[str, ...], rank: float, known: Mapping[str, Source], overtaken: bool = False
+) -> Candidate:
     """The best form that can be proven. A title that reads like a rule stands as a sentence of its own, so that it is
     measured against the person's words alone."""
     head, title = _head(first), clip(clean(first.title), TITLE_BYTES)
-    forms = [f"{head}: {title} ({first.outcome})", f"{head} ({first.outcome}); {title}"] if is_fit(title) else []
+    outcome = f"{first.outcome}, {OVERTAKEN}" if overtaken else first.outcome
+    forms = [f"{head}: {title} ({outcome})", f"{head} ({outcome}); {title}"] if is_fit(title) else []
     lines = (Candidate(INDEX, text, citations, rank, first.order) for text in forms)
-    plainest = Candidate(INDEX, f"{head} ({first.outcome})", citations, rank, first.order)
+    plainest = Candidate(INDEX, f"{head} ({outcome})", citations, rank, first.order)
     return next((line for line in lines if proven(line, known)), plainest)
 
 
-def _shared(part: list[Source], known: Mapping[str, Source]) -> Candidate:
+def _shared(part: list[Source], known: Mapping[str, Source], overtaken: Mapping[str, list[str]]) -> Candidate:
     newest = part[-1]
     citations = tuple(source.citation for source in part)
     if len(part) == 1:
-        return _single(newest, citations, SHARED_RANK, known)
-    titles = [clip(clean(source.title), SHORT_TITLE_BYTES) for source in reversed(part)]
+        return _single(newest, citations, SHARED_RANK, known, _is_overtaken(newest, overtaken))
+    current = [source for source in reversed(part) if not _is_overtaken(source, overtaken)]
+    titles = [clip(clean(source.title), SHORT_TITLE_BYTES) for source in current]
     titles = [title for title in dict.fromkeys(titles) if is_fit(title)]
     for count in (3, 2, 1):
         text = "; ".join([_head(newest), *titles[:count]])

@@ -50,8 +50,9 @@ class Candidate:
         return f"{self.text} {' '.join(f'[{citation}]' for citation in self.citations)}"
 
 
-def candidates(sources: list[Source]) -> list[Candidate]:
-    """Every line the inputs support under the first three headings.
+def candidates(sources: list[Source]) -> tuple[list[Candidate], dict[str, list[str]]]:
+    """Every line the inputs support under the first three headings, and by citation what each source said that a
+    later one replaced.
 
     Depends on the inputs alone: the same inputs give the same lines [Z074]. Linear in them: statements meet by an
     index, each with a bounded number of others."""
@@ -65,7 +66,16 @@ def candidates(sources: list[Source]) -> list[Candidate]:
     _confirm(book, by_time)
     _unify_checks(book)
     found = [line for entry in book.all() if (line := _line(entry, known, age)) is not None]
-    return _without_repeats(_spread(found))
+    return _without_repeats(_spread(found)), _overtaken(book)
+
+
+def _overtaken(book: Book) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for entry in book.all():
+        for former in entry.former:
+            for mark in former.marks:
+                found.setdefault(mark.name, []).append(former.text)
+    return found
 
 
 def _confirm(book: Book, by_time: list[Source]) -> None:

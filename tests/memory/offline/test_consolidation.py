@@ -136,6 +136,11 @@ def test_the_newer_statement_stays_visible_and_the_older_is_no_longer_current(
     assert "added" in {change.kind for change in after.verdict.changes}
     # Given in one run from nothing, the inputs lead to the same line: it depends on them alone.
     assert stage2(space([first, second])).section(PREFERENCES) == after.section(PREFERENCES)
+    for text in (after, stage2(space([first, second]))):
+        [of_first] = [line for line in text.section(INDEX) if first.citation in line]
+        [of_second] = [line for line in text.section(INDEX) if second.citation in line]
+        assert "superseded" in of_first
+        assert "superseded" not in of_second
 
 
 @pytest.mark.fault("X25")
