@@ -20,5 +20,6 @@ def config(app: ASGIApp, *, host: str = "127.0.0.1", port: int = 0, fd: int | No
         lifespan="off",
         ws="none",
         timeout_keep_alive=30,
+        timeout_graceful_shutdown=1,  # pages that watch runs keep a connection open for minutes
         h11_max_incomplete_event_size=64_000,
     )

@@ -51,9 +51,9 @@ def read_session(visitor: AnyVisitor, response: Response) -> Session:
 
 
 def _routers() -> list[APIRouter]:
-    from dashboard.api import history, memory, notes, sessions
+    from dashboard.api import costs, history, memory, notes, runs, sessions
 
-    return [session, memory.router, sessions.router, history.router, notes.router]
+    return [session, memory.router, sessions.router, runs.router, history.router, notes.router, costs.router]
 
 
 ROUTERS = _routers()

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dashboard.pages import common, history, memory, notes, sessions
+from dashboard.pages import common, costs, history, memory, notes, runs, sessions
 
-ROUTERS = [common.router, memory.router, sessions.router, history.router, notes.router]
+ROUTERS = [common.router, memory.router, sessions.router, runs.router, history.router, notes.router, costs.router]
 
 NAVIGATION = [
     # (key of its name, address)
     ("nav.memory", "/memory"),
     ("nav.sessions", "/sessions"),
+    ("nav.runs", "/runs"),
     ("nav.history", "/history"),
     ("nav.notes", "/notes"),
+    ("nav.costs", "/costs"),
 ]

@@ -15,7 +15,7 @@ import httpx
 import uvicorn
 
 from dashboard.app import create_app
-from dashboard.ports import Asked, HostState, ServiceState, Stage
+from dashboard.ports import Asked, HostState, Planned, ServiceState, Stage
 from dashboard.serve import config
 from memory.clock import Clock, SystemClock
 from memory.settings import load
@@ -26,10 +26,14 @@ class Recorder:
     """Both ports: notes what was asked, and is up."""
 
     asked: list[tuple[str, object]] = field(default_factory=list)
+    coalesced: bool = False
 
     def start(self, *, stage: Stage, rollouts: Sequence[str]) -> Asked:
         self.asked.append((stage, tuple(rollouts)))
-        return Asked("run-1", False, "A run was started.")
+        return Asked("run-1", self.coalesced, "A run was started.")
+
+    def plan(self, *, stage: Stage, rollouts: Sequence[str]) -> Planned:
+        return Planned(tuple(rollouts), 3, {"too_old": 2}, 5, "openai: m", 40, 123_456, 7_890, None)
 
     def cancel(self, run_id: str) -> str:
         self.asked.append(("cancel", run_id))
@@ -96,6 +100,7 @@ def serving(
         clock=clock or SystemClock(),
         token=token,
         allowed_hosts=allowed_hosts,
+        planner=ports.plan,
     )
     with socket.create_server(("127.0.0.1", 0)) as listener:
         server = uvicorn.Server(config(app))
