@@ -141,7 +141,7 @@ def test_an_unknown_project_is_refused_with_a_sentence(read_site: Site, project:
     assert "Traceback" not in response.text
 
 
-@pytest.mark.fault("M23")
+@pytest.mark.fault("O30")
 def test_text_of_memory_makes_no_markup_and_hides_nothing(tmp_path: Path) -> None:
     evil = "<script>alert(1)</script> <b>x</b> javascript:alert(1) https://evil.example \u202egnp.exe\u200b \x1b[31mred"
     with serving(tmp_path / "data") as site:

@@ -162,6 +162,15 @@ def test_what_is_typed_is_checked_without_being_saved(empty_site: Site) -> None:
     assert not (empty_site.home / "short" / "user.md").exists()
 
 
+@pytest.mark.fault("M23")
+def test_a_short_chinese_text_is_as_good_as_any_other(new_site: Site) -> None:
+    text = "以后都用中文回答我"
+    assert _check(new_site, "/api/v1/checks/entry", text=text, id="")[0]
+    new_site.post("/short/user/new", {"text": text})
+    new_site.post("/new-note", {"text": text})
+    assert new_site.text("/notes").count(text) == 2
+
+
 @pytest.mark.fault("O30")
 def test_a_text_that_looks_like_markup_stays_text_in_its_field(new_site: Site) -> None:
     evil = "</textarea><script>alert(1)</script>"
