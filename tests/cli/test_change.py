@@ -76,6 +76,27 @@ def test_a_forgotten_text_takes_only_its_lines(after_run: Slowwave) -> None:
     assert after == [claim.text for claim in before if "never force-push" not in claim.text]
 
 
+@pytest.mark.fault("M54", "X40")
+def test_a_session_nobody_has_looked_at_yet_can_be_forgotten(slowwave: Slowwave) -> None:
+    session = "codex:01a22b7f-669f-7472-a9a7-9dd603c6c62c"
+    assert slowwave("forget", session, "--yes", "--json").json["rollouts"] == [session]
+    extracted = slowwave("run", "--json").json["extract"]["outcomes"]
+    assert extracted
+    assert session not in {one["rollout"] for one in extracted}
+
+
+@pytest.mark.fault("M48")
+def test_a_projects_own_notes_go_with_it_and_notes_for_all_projects_stay(after_run: Slowwave, home: Path) -> None:
+    notes = next((home / "generations").iterdir()) / "memories_v2" / "extensions" / "ad_hoc" / "notes"
+    for name in ("own", "all"):
+        after_run("remember", "--note", "--id", name, f"The walrus of {name} sings")
+    text = (notes / "own.md").read_text("utf-8")
+    (notes / "own.md").write_text(text.replace("scope: global", "project: shop"), "utf-8")
+    done = after_run("forget", "--project", "shop", "--yes", "--json")
+    assert done.json["notes"] == ["own"]
+    assert [path.stem for path in notes.glob("*.md")] == ["all"]
+
+
 def test_a_project_is_forgotten_whole_and_the_other_stays(after_run: Slowwave) -> None:
     after_run("forget", "--project", "api", "--yes")
     text = text_of(after_run)
