@@ -32,14 +32,16 @@ def name_of(pid: int) -> str:
 def tie_to_parent(name: str) -> None:
     """For a process whose parent has the name and starts it from its only thread: ends in order with the parent, even
     after `kill -9`; exits at once where the parent is gone already."""
+    told = False
     if sys.platform == "linux":
         # Not from processes with threads: the kernel means the thread that forked, not its process.
         with suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGTERM, 0, 0, 0)
+            told = ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGTERM, 0, 0, 0) == 0
     pid, _, mark = name.partition(":")
     if os.getppid() != int(pid) or not processes.alive(int(pid), mark):
         sys.exit(0)
-    follow(name)
+    # Whom the kernel has told already is not told twice: a second signal means "at once".
+    follow(name, end=_insist if told else None)
 
 
 def follow(name: str, *, grace_seconds: float = GRACE_SECONDS, end: Callable[[float], None] | None = None) -> None:
@@ -94,6 +96,10 @@ def _wait_by_queue(pid: int) -> None:
 
 def _end(grace_seconds: float) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
+    _insist(grace_seconds)
+
+
+def _insist(grace_seconds: float) -> None:
     time.sleep(grace_seconds)
     if os.getpgrp() == os.getpid():
         os.killpg(os.getpid(), signal.SIGKILL)

@@ -94,8 +94,8 @@ class Supervisor:
             raise UsageError(*already(self._place.running())) from None
 
     def _hold(self) -> int:
-        self._heal()
         self._log = Log(self._place.log, hide=[self._place.make_auth().partition(":")[2]])
+        self._heal()
         self._choose_ports()
         self._children = self._plan()
         self._listen_to_signals()
