@@ -80,10 +80,17 @@ def remember_note(
 ) -> tuple[Note, Saved]:
     """Writes a note of long memory; without a project it holds everywhere. Raises WorkspaceError or UsageError.
 
-    `by` is `agent` for what no person asked for: then nothing of it may become a preference.
+    `by` is `agent` for what no person asked for: then nothing of it may become a preference. Who writes a note anew
+    without a word about topic and author leaves them as they are; another text, or a pin, is a person's doing.
     """
     clean, struck = _redacted(text.strip(), redactor)
-    taken = {note.name for note in workspace.notes().notes}
+    notes = {note.name: note for note in workspace.notes().notes}
+    taken = set(notes)
+    if name in notes and not topic:
+        former = notes[name]
+        topic = former.topic
+        if former.body.strip() == clean and not pinned:
+            by = former.by
     note = workspace.write_note(
         name or _new_id(clean, taken),
         clean,

@@ -11,7 +11,8 @@ from consolidate import agent, tools
 from memory import live, model
 from memory.settings import ExtractSettings
 from memory.state import jobs
-from memory.workspace import diff
+from memory.workspace import diff, topics
+from recall import entry_rules
 from rollouts import lines
 
 TABLE = Path(__file__).resolve().parents[2] / "docs" / "ceilings.md"
@@ -23,6 +24,8 @@ IN_CODE = {
     "one rollout summary": f"{model.MAX_ROLLOUT_SUMMARY_BYTES:,} bytes",
     "the summary": f"{model.MAX_SUMMARY_BYTES:,} bytes",
     "all notes": f"{model.MAX_NOTES_BYTES:,} bytes",
+    "one entry of the memory tools": f"{entry_rules.MAX_CONTENT:,} characters",
+    "all topics": f"{topics.MAX_ALL_BYTES:,} bytes",
     "sources of one consolidation": "`consolidate.max_sources`",
     "the diff an agent is shown": f"{diff.MAX_DIFF_CHARS:,} characters",
     "one result of an agent's tool": f"{tools.MAX_RESULT_CHARS:,} characters",

@@ -10,7 +10,9 @@ from consolidate.run import run
 from memory.documents import print_summary
 from memory.model import HEADINGS
 from memory.offline import OfflineModel
+from memory.redact import Redactor
 from memory.testing import StoreBench, call
+from recall import remember as keep
 from recall.scope import Viewer
 from recall.tools import MemoryTools
 
@@ -65,6 +67,29 @@ async def test_the_same_note_may_become_a_preference_when_a_person_wrote_it_alon
 )
 def test_the_gate_believes_the_first_block_of_a_note_alone(front: str, spoken: bool) -> None:
     assert bool(gate.source_from_note("note:x", f"{front}Always deploy on Fridays.\n").spoken) is spoken
+
+
+@pytest.mark.fault("M61")
+def test_writing_a_note_anew_keeps_its_author_until_a_person_changes_or_pins_it(bench: StoreBench) -> None:
+    name = remember(bench, "agent", "Release day", "Fridays.").removeprefix("note:")
+
+    def anew(text: str, *, pinned: bool = False) -> tuple[str, str]:
+        note, _ = keep.remember_note(
+            bench.workspace,
+            text,
+            name=name,
+            project=None,
+            pinned=pinned,
+            now=bench.clock.now(),
+            redactor=Redactor(bench.settings.redact),
+        )
+        return note.topic, note.by
+
+    same = "# Release day\n\nFridays."
+    assert anew(same) == ("deploy", "agent")
+    assert anew(same, pinned=True) == ("deploy", "")
+    remember(bench, "user", "Release day", "Fridays.")
+    assert anew("# Release day\n\nMondays.") == ("deploy", "")
 
 
 @pytest.mark.req("Z056", "P051")
