@@ -38,6 +38,12 @@ EVENTS: dict[str, tuple[str, int]] = {
 NOT_OURS = "{path} has a server named slowwave of your own, which stays: Codex gets the memory tools it offers."
 BY_HAND = "{path} has its MCP servers in a form that nothing can be added to: add slowwave there (docs/mcp.md)."
 
+PASSED = [
+    *("SLOWWAVE_HOME", "SLOWWAVE_STORE", "SLOWWAVE_CONFIG", "SLOWWAVE_MEMORY_MODE", "SLOWWAVE_MEMORY_ENABLED"),
+    *("SLOWWAVE_OWN_SESSION", "XDG_DATA_HOME"),
+]
+"""Variables Codex passes on to the server, which gets few by itself: where memory lies, and whether it is on."""
+
 CONTEXT_TOKENS = 2_500
 """What Codex takes from a hook before it puts the rest into a file; its own default, written out so that it stays."""
 
@@ -169,9 +175,10 @@ def add_server(text: str, command: Command, path: Path, more: str = "") -> str:
         f"[mcp_servers.{SERVER}]",
         f"command = {edit.toml_string(program)}",
         f"args = {edit.toml_array(arguments)}",
+        f"env_vars = {edit.toml_array(PASSED)}",
     ]
     result = text + ("" if not text or text.endswith("\n") else newline) + joint + newline.join(lines) + newline + more
-    entry = {"command": program, "args": arguments}
+    entry = {"command": program, "args": arguments, "env_vars": PASSED}
     try:
         made = edit.load_toml(result, path)
     except HostConfigError:  # servers in an inline table cannot be added to
@@ -189,7 +196,7 @@ def server_extras(text: str, path: Path) -> str:
     kept = []
     for index in _server_parts(parts):
         part = parts[index]
-        ours = len(part.table) == 2 and (part.header or part.data.keys() & {"command", "args"})
+        ours = len(part.table) == 2 and (part.header or part.data.keys() & {"command", "args", "env_vars"})
         if not ours and not (part.blank and not text[part.start : part.end].strip()):
             kept.append(text[part.start : part.end])
     return "".join(kept)

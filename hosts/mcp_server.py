@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from hosts.mcp_life import Life, Pipes, Worker
 from hosts.mcp_words import says, unexpected
+from memory import switches
 from memory.errors import SlowwaveError, UsageError
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class MemoryServer:
             NAME,
             version=version("slowwave"),
             title="slowwave memory",
-            instructions=INSTRUCTIONS,
+            instructions=None if switches.is_own_session() else INSTRUCTIONS,
             on_list_tools=self.list_tools,
             on_call_tool=self.call_tool,
             on_list_resources=self.list_resources,
@@ -113,7 +114,7 @@ class MemoryServer:
                     open_world_hint=False,
                 ),
             )
-            for tool in TOOLS.values()
+            for tool in (() if switches.is_own_session() else TOOLS.values())
         ]
         return ListToolsResult(tools=shown)
 

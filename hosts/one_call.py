@@ -44,12 +44,13 @@ def call(name: str, arguments: object, folder: Path, *, session: str = "", entri
 
 
 def _text(desk: Desk, name: str, arguments: object, place: Place, session: str, entries: list[dict[str, Any]]) -> str:
-    from hosts.mcp_text import fenced
-    from hosts.mcp_tools import named
-
     if name == TITLES:
+        from hosts.mcp_text import fenced
+
         titles = desk.tools(session, place, name, entries=entries).titles(room=TITLES_ROOM)
         return fenced(titles.text, name, desk.settings().mcp.max_chars) if titles.shown else ""
+    from hosts.mcp_tools import named
+
     tool = named(name)
     given = tool.read(arguments)
     desk.tools(session, place, tool.name, entries=entries)

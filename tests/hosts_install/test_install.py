@@ -15,7 +15,7 @@ from hosts import edit
 from hosts.edit import HostConfigError
 from hosts.install import Command, Host, hook_command, install, status, uninstall
 from hosts.install_claude import Claude
-from hosts.install_codex import Codex
+from hosts.install_codex import PASSED, Codex
 from hosts.install_pi import Pi
 from hosts.versions import Program, find
 
@@ -47,7 +47,8 @@ def put(path: Path, text: str) -> Path:
 def server_table(command: Command) -> str:
     """What Codex is told of the memory tools."""
     program, *arguments = command.server()
-    return f'\n[mcp_servers.slowwave]\ncommand = "{program}"\nargs = {json.dumps(arguments)}\n'
+    lines = [f'command = "{program}"', f"args = {json.dumps(arguments)}", f"env_vars = {json.dumps(PASSED)}"]
+    return "\n".join(["", "[mcp_servers.slowwave]", *lines, ""])
 
 
 def codes(host: Host, folder: Path, command: Command) -> list[str]:

@@ -275,8 +275,13 @@ def test_settings_that_cannot_be_read_are_told_and_nothing_is_shown(home: Home) 
 @pytest.mark.req("Z068")
 def test_a_session_slowwave_started_itself_gets_nothing(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLOWWAVE_OWN_SESSION", "1")
-    said = inside(home.shop, lambda client: refused(client, "memory_recall", query="gateway port"))
-    assert "8080" not in said
+
+    async def steps(client: Client) -> None:
+        assert (await client.list_tools()).tools == []
+        assert client.instructions is None
+        assert "8080" not in await refused(client, "memory_recall", query="gateway port")
+
+    inside(home.shop, steps)
 
 
 # -- resources ---------------------------------------------------------------------------------------------------------

@@ -27,7 +27,8 @@ pytestmark = [pytest.mark.hosts]
 SHORT = "- [tests] New tests use Vitest.\n"
 DONE = (Step(say="Done."),)
 REMEMBER = (
-    'tool:memory_remember {"content": "Amounts are whole cents, \\"never\\" floats; $(id) `id`", "scope": "project"}'
+    'tool:memory_remember {"content": "Amounts are whole cents, \\"never\\" floats; $(id) `id`", "topic": "money",'
+    ' "title": "Amounts of money", "scope": "project"}'
 )
 
 Open = Callable[..., AbstractContextManager[World]]
@@ -193,8 +194,8 @@ def test_the_host_finds_the_plugin_without_a_fault(machine: Open) -> None:
 # -- Pi ----------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.req("P008", "P012")
-def test_the_model_can_keep_what_the_user_asks_to_remember(machine: Open) -> None:
+@pytest.mark.req("P007", "P008", "P019")
+def test_pi_offers_the_four_tools_and_shows_the_title_of_what_was_kept_in_the_next_session(machine: Open) -> None:
     story = [
         Said("keep", "pi", "shop", "Please remember: whole cents.", (Step(say="Saving.", run=REMEMBER), *DONE)),
         Said("ask", "pi", "shop", "What about amounts?", DONE),
@@ -202,13 +203,43 @@ def test_the_model_can_keep_what_the_user_asks_to_remember(machine: Open) -> Non
     with machine(*story) as world:
         world.slowwave("hosts", "install")
         first, second = world.say("keep")
-        assert "memory_remember" in [tool["function"]["name"] for tool in first["tools"]]
-        kept = 'Amounts are whole cents, "never" floats; $(id) `id`'
-        assert kept in (world.bench.project("shop") / ".slowwave" / "memory.md").read_text("utf-8")
+        offered = [tool["function"]["name"] for tool in first["tools"] if "memory" in tool["function"]["name"]]
+        assert offered == ["memory_recall", "memory_list", "memory_remember", "memory_forget"]
         result = next(message for message in second["messages"] if message["role"] == "tool")
-        assert "remembered" in json.dumps(result)
-        (text,) = blocks(world.say("ask")[0])
-        assert kept in text
+        assert "money/Amounts of money (project/profile)" in json.dumps(result)
+        found = json.loads(world.slowwave("search", "whole cents", "--all", "--json"))
+        assert found["hits"][0]["text"] == 'Amounts are whole cents, "never" floats; $(id) `id`'
+        (body,) = world.say("ask")
+        (titles,) = blocks(body)
+        assert "- [project/profile] money/Amounts of money" in titles
+        assert "floats" not in titles
+
+
+@pytest.mark.req("P013", "P014")
+def test_what_pi_keeps_for_one_session_is_in_its_record_alone_and_there_when_it_goes_on(machine: Open) -> None:
+    kept = (
+        'tool:memory_remember {"content": "The branch under test is lighthouse.", "title": "Branch", "scope": "agent"}'
+    )
+    recall = Step(say="Looking.", run='tool:memory_recall {"query": "which branch is under test"}')
+    story = [
+        Said("keep", "pi", "shop", "For this session: mind the branch.", (Step(say="Saving.", run=kept), *DONE)),
+        Said("on", "pi", "shop", "Which branch was it?", (recall, *DONE)),
+        Said("other", "pi", "shop", "Which branch is it here?", (recall, *DONE)),
+    ]
+    with machine(*story) as world:
+        world.slowwave("hosts", "install")
+        world.say("keep")
+        assert "lighthouse" in json.dumps(world.say("on", world.session_of("keep"))[-1]["messages"][-1])
+        assert "lighthouse" not in json.dumps(world.say("other"))
+        files = [path for path in world.data.rglob("*") if path.is_file()]
+        assert not any(b"lighthouse" in path.read_bytes() for path in files)
+
+
+def test_pi_takes_nothing_away_where_nobody_can_agree(machine: Open) -> None:
+    forget = Step(say="Forgetting.", run='tool:memory_forget {"id": "mem:0"}')
+    with machine(Said("ask", "pi", "shop", "Forget it.", (forget, *DONE))) as world:
+        world.slowwave("hosts", "install")
+        assert "did not agree" in json.dumps(world.say("ask")[-1]["messages"][-1])
 
 
 @pytest.mark.fault("O48", "O47")
@@ -221,10 +252,12 @@ def test_pi_goes_on_without_memory_when_slowwave_is_gone_or_off(machine: Open) -
         (body,) = world.say("ask")
         assert FENCE not in json.dumps(body)
         told = world.bench.home / ".pi" / "agent" / "extensions" / "slowwave" / "command.json"
-        told.write_text('{"hook": ["/gone/python", "/gone/slowwave-hook", "pi"], "remember": ["/gone"]}', "utf-8")
+        told.write_text(
+            '{"hook": ["/gone/python", "/gone/slowwave-hook", "pi"], "tool": ["/gone"], "tools": []}', "utf-8"
+        )
         (body,) = world.say("again")
         assert FENCE not in json.dumps(body)
-        assert "memory_remember" not in [tool["function"]["name"] for tool in body["tools"]]
+        assert "memory_recall" not in [tool["function"]["name"] for tool in body["tools"]]
 
 
 @pytest.mark.fault("O12")
