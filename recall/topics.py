@@ -30,6 +30,7 @@ from recall import entry_rules, scope
 from recall.entry_rules import Clean
 from recall.remember import remember_note
 from recall.session_entries import SessionEntries, SessionEntry
+from recall.whole import forgotten_texts
 
 ALIKE_TITLE, ALIKE_SPELLING, ALIKE_TEXT = 0.5, 0.8, 0.6
 """From these measures on, another entry may be the same thing: words of the titles, letters of the titles, contents."""
@@ -146,8 +147,7 @@ class Memory:
         """As they may be shown, whatever a person wrote into the files: redacted, without what was forgotten."""
         if not found:
             return []
-        with Store.open(self._settings, self._clock) as store:
-            holds = forgotten.of_tombstones(store.tombstones.all())
+        holds = forgotten_texts(self._settings, self._clock)
         left = [kept for kept in found if not any(map(holds, (kept.topic, kept.title, *kept.text.split("\n"))))]
         clean = iter(self._redactor.redact_many([text for one in left for text in (one.topic, one.title, one.text)]))
         return [replace(kept, topic=next(clean), title=next(clean), text=next(clean)) for kept in left]
