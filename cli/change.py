@@ -11,6 +11,7 @@ from typing import Any
 import typer
 
 from cli.output import line, money, print_json, table
+from consolidate.forgetting import ForgetReport
 from consolidate.service import LongMemory
 from memory.errors import Cancelled, UnknownReference, UsageError
 from memory.model import RolloutId
@@ -96,6 +97,15 @@ def forget(reference: str, *, text: str, project: str, yes: bool, as_json: bool)
         _confirm("Forget this for good?", yes=yes)
         ids = [entry.id for entry in entries]
         report = memory.forget(rollouts=rollouts, notes=notes, text=text, entries=ids)
+        left = memory.left(text) if text else ()
+    own = [path for path in left if path.startswith("short/") or path == "config.toml"]
+    _tell_forgotten(report, left, own, text=text, as_json=as_json)
+    if len(left) > len(own):
+        sys.exit(1)
+
+
+def _tell_forgotten(report: ForgetReport, left: Sequence[str], own: Sequence[str], *, text: str, as_json: bool) -> None:
+    """What went, and the proof: `left` are files that hold the text all the same, `own` those the user edits."""
     if as_json:
         print_json(
             {
@@ -107,6 +117,7 @@ def forget(reference: str, *, text: str, project: str, yes: bool, as_json: bool)
                 "versions_purged": report.versions,
                 "version": report.version,
                 "set_aside_deleted": list(report.set_aside),
+                "left": list(left),
             }
         )
         return
@@ -117,6 +128,10 @@ def forget(reference: str, *, text: str, project: str, yes: bool, as_json: bool)
     )
     for path in report.set_aside:
         line(f"deleted from what doctor had set aside, because it held it or could not be searched for it: {path}")
+    for path in left:
+        line(f"still holds it: {path}" + (" (your own file: edit it)" if path in own else ""))
+    if text and not left:
+        line("no file of the data folder holds it any more")
 
 
 def _entries(memory: LongMemory, reference: str, project: str) -> list[TopicEntry]:

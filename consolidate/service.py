@@ -16,13 +16,13 @@ from consolidate import forgetting, publish, restoring
 from consolidate.forgetting import ForgetReport, Matches
 from consolidate.outcomes import ConsolidateOutcome
 from consolidate.run import run
-from memory import failpoints, locks, settling
+from memory import failpoints, forgotten, locks, settling
 from memory.errors import SlowwaveError, StateBusyError, UnknownReference, UsageError
 from memory.model import RolloutId
 from memory.runtime import Runtime
 from memory.state import VersionRow
 from memory.state.meta import write_generation_file
-from memory.workspace import Workspace, quarantine
+from memory.workspace import Workspace, quarantine, scan
 from rollouts.discover import discover
 
 LOCK_WAIT_SECONDS = 30.0
@@ -238,6 +238,11 @@ class LongMemory:
         home = runtime.settings.home
         with locks.hold(home / locks.WRITER, owner=runtime.owner, wait_seconds=LOCK_WAIT_SECONDS):
             return forgetting.forget(runtime, tuple(rollouts), tuple(notes), text, tuple(entries))
+
+    def left(self, text: str) -> tuple[str, ...]:
+        """The proof after a text was forgotten: files of the data folder that hold it all the same. Short files and
+        settings are the user's own to edit and stay as they are."""
+        return scan.holding(self.runtime.settings.home, forgotten.holder(text))
 
     # -- history and restore ----------------------------------------------------------------------------
 

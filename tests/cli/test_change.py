@@ -67,10 +67,26 @@ def test_a_forgotten_session_is_gone_from_the_whole_data_folder(after_run: Sloww
     assert after_run("doctor").code == 0
 
 
+@pytest.mark.fault("M54")
+def test_what_still_holds_a_forgotten_text_is_named(after_run: Slowwave, home: Path) -> None:
+    short = home / "short" / "user.md"
+    short.parent.mkdir(mode=0o700, exist_ok=True)
+    short.write_text("# Short\n- Amounts are WHOLE cents everywhere\n", encoding="utf-8")
+    done = after_run("forget", "--text", "whole cents everywhere", "--yes")
+    assert done.code == 0
+    assert "still holds it: short/user.md (your own file: edit it)" in done.out
+    stray = home / "sessions" / "stray.txt"
+    stray.parent.mkdir(mode=0o700, exist_ok=True)
+    stray.write_text("never force-push", encoding="utf-8")
+    done = after_run("forget", "--text", "never force-push", "--yes", "--json")
+    assert (done.code, done.json["left"]) == (1, ["sessions/stray.txt"])
+
+
 def test_a_forgotten_text_takes_only_its_lines(after_run: Slowwave) -> None:
     before = claims(text_of(after_run))
     done = after_run("forget", "--text", "never force-push", "--yes")
     assert done.code == 0
+    assert "no file of the data folder holds it any more" in done.out
     assert "never force-push" in done.out
     after = [claim.text for claim in claims(text_of(after_run))]
     assert after == [claim.text for claim in before if "never force-push" not in claim.text]
