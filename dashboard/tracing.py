@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from dataclasses import dataclass
 from datetime import datetime
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from extract import Preview, preview
 from memory.documents import anchors, parse_rollout_summary, sections, without_marks
-from memory.errors import RolloutError, UnknownReference, UnreadableRollout
+from memory.errors import RolloutError, TimeoutModelError, UnknownReference, UnreadableRollout
 from memory.model import Event, Reason, SummaryHeader
+from memory.runtime import Runtime, open_runtime
 from memory.state import RolloutRow
 from memory.state.browse import SessionRow, session
 from recall.trace import Tracer, read_events
@@ -23,6 +26,7 @@ SOURCE_ID = r"^([0-9a-f]{8}|[0-9a-f]{16})$"
 EVENTS = 40
 MAX_EVENT_CHARS = 4_000
 MAX_DERIVED_CHARS = 300
+PREVIEW_SECONDS = 20
 KEPT = 4
 MAX_KEPT_BYTES = 16_000_000
 
@@ -127,11 +131,8 @@ def moments(look: Look, found: SessionRow, cited: frozenset[int], first: int) ->
 
     Raises UnknownReference for a forgotten session, UnreadableRollout for a file that can no longer be read.
     """
+    _not_forgotten(found)
     row = found.row
-    if row.reason is Reason.FORGOTTEN:
-        raise UnknownReference(
-            "This session was forgotten, so nothing of it is shown.", hint="Its file was not touched."
-        )
     try:
         events = look.desk.transcripts.read(row)
     except (RolloutError, OSError):
@@ -149,6 +150,32 @@ def moments(look: Look, found: SessionRow, cited: frozenset[int], first: int) ->
         after=numbers[at + EVENTS] if at + EVENTS < len(events) else 0,
         missing=sorted(cited.difference(numbers)),
     )
+
+
+def what_is_sent(look: Look, found: SessionRow) -> Preview:
+    """The very messages an extraction would send now. Raises UnknownReference for a forgotten session,
+    UnreadableRollout, SettingsError, TimeoutModelError when the provider does not tell its window."""
+    _not_forgotten(found)
+    with open_runtime(look.settings, clock=look.desk.clock) as runtime:
+        return asyncio.run(_preview(runtime, found.row))
+
+
+async def _preview(runtime: Runtime, row: RolloutRow) -> Preview:
+    try:
+        return await asyncio.wait_for(preview(runtime, row), PREVIEW_SECONDS)
+    except TimeoutError:
+        raise TimeoutModelError(
+            f"The model's provider did not answer within {PREVIEW_SECONDS} seconds.", hint="Set model.window."
+        ) from None
+    finally:
+        await runtime.close()
+
+
+def _not_forgotten(found: SessionRow) -> None:
+    if found.row.reason is Reason.FORGOTTEN:
+        raise UnknownReference(
+            "This session was forgotten, so nothing of it is shown.", hint="Its file was not touched."
+        )
 
 
 def _moment(look: Look, event: Event, *, cited: bool) -> Moment:

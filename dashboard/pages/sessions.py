@@ -91,6 +91,13 @@ def events(
     )
 
 
+@router.get("/sessions/{source_id}/evidence")
+def evidence(look: AnyLook, source_id: SourceId) -> Response:
+    found = tracing.session_of(look, source_id)
+    sent = tracing.what_is_sent(look, found)
+    return look.page("evidence.html", name=found.name, source_id=found.row.id.source_id, sent=sent)
+
+
 @router.post("/sessions/{source_id}/extract")
 def extract(look: AnyLook, source_id: SourceId, form: Form) -> Response:
     found = tracing.session_of(look, source_id)
