@@ -280,20 +280,8 @@ class Settings(Section):
         return self.config or self.home / "config.toml"
 
 
-SECTIONS: tuple[str, ...] = (
-    "memory",
-    "rollouts",
-    "extract",
-    "consolidate",
-    "model",
-    "budget",
-    "redact",
-    "inject",
-    "index",
-    "mcp",
-    "schedule",
-    "service",
-    "state",
+SECTIONS: tuple[str, ...] = tuple(
+    "memory rollouts extract consolidate model budget redact inject index mcp schedule service state".split()
 )
 DEFAULT_STORE = "default"
 HOST_VARIABLES = (
@@ -350,7 +338,7 @@ def load(
     try:
         return Settings(**places, **values)  # type: ignore[arg-type]
     except ValidationError as error:
-        raise _explain(error, config) from None
+        raise explain(error, config) from None
 
 
 def enabled_on_disk(settings: Settings) -> bool:
@@ -396,11 +384,18 @@ def _store_name(name: str) -> str:
 
 def _from_file(path: Path) -> Iterator[tuple[str, str, object]]:
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         return
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path} cannot be read ({type(error).__name__}).", hint="Check the file.") from None
+    yield from from_text(text, path)
+
+
+def from_text(text: str, path: Path) -> Iterator[tuple[str, str, object]]:
+    """Section, key and value of each setting of a file. Raises SettingsError for what is no setting."""
+    try:
+        data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise SettingsError(f"{path} is not valid TOML: {error}.", hint="Mend the line it names.") from None
     for section, keys in data.items():
@@ -484,7 +479,7 @@ def _parse(raw: str, section: str, key: str, variable: str) -> Any:
         return raw
 
 
-def _explain(error: ValidationError, config: Path) -> SettingsError:
+def explain(error: ValidationError, config: Path) -> SettingsError:
     errors = error.errors(include_url=False, include_input=False)
     first = next((one for one in errors if one["type"] == "extra_forbidden"), errors[0])
     name = ".".join(str(part) for part in first["loc"])
