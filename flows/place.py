@@ -23,6 +23,8 @@ from memory import locks, processes
 
 FOLDER = "service"
 AUTH_USER = "slowwave"
+RUN_MADE = "run"
+"""File of the inbox."""
 MAX_STATE_BYTES = 65_536
 
 
@@ -135,7 +137,7 @@ class Place:
     def poke(self) -> None:
         """Tells the worker that a run was made: it need not wait for its next look."""
         with suppress(OSError):
-            write(self.inbox / "run", b"")
+            write(self.inbox / RUN_MADE, b"")
 
 
 def write(path: Path, data: bytes) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from flows.remote import ACTIVE, SCHEDULED, Api, FlowRun
@@ -33,13 +34,19 @@ def close_rows(store: Store, settings: Settings, *, now: datetime) -> list[RunRo
     return closed
 
 
-def lost(runs: Collection[FlowRun], *, alive: Collection[str], mine: Collection[str], now: datetime) -> list[FlowRun]:
+def lost(
+    runs: Collection[FlowRun],
+    *,
+    alive: Collection[str],
+    mine: Collection[str],
+    now: datetime,
+    sure_seconds: float = SURE_SECONDS,
+) -> list[FlowRun]:
     """Of runs that Prefect believes to be going on, those with no process: neither the worker's (`mine`) nor one that
     says so in the home (`alive`, by Prefect's ids)."""
-    limit = now - timedelta(seconds=SURE_SECONDS)
-    return [
-        run for run in runs if run.id not in alive and run.id not in mine and (run.since is None or run.since < limit)
-    ]
+    limit = now - timedelta(seconds=sure_seconds)
+    known = {*alive, *mine}
+    return [run for run in runs if run.id not in known and (run.since is None or run.since < limit)]
 
 
 def superfluous(runs: Collection[FlowRun], *, now: datetime) -> list[FlowRun]:
@@ -49,16 +56,25 @@ def superfluous(runs: Collection[FlowRun], *, now: datetime) -> list[FlowRun]:
     return late[:-1]
 
 
-def close_flow_runs(
-    api: Api, deployments: Mapping[str, str], settings: Settings, *, mine: Collection[str], now: datetime
-) -> list[FlowRun]:
-    """Ends in Prefect what is lost or superfluous; `deployments` are ids by name. Returns what was ended."""
+@dataclass(frozen=True, slots=True)
+class Believed:
+    """What Prefect is asked with: `deployments` are ids by name, `mine` the runs whose processes the worker has."""
+
+    api: Api
+    deployments: Mapping[str, str]
+    mine: Collection[str]
+    sure_seconds: float = SURE_SECONDS
+
+
+def close_flow_runs(believed: Believed, settings: Settings, *, now: datetime) -> list[FlowRun]:
+    """Ends in Prefect what is lost or superfluous. Returns what was ended."""
+    api, ended = believed.api, []
     alive = {run.prefect_run for run in live.running(settings.home, now=now) if run.prefect_run}
-    ended = []
-    for run in lost(api.flow_runs(deployments.values(), ACTIVE), alive=alive, mine=mine, now=now):
+    going = api.flow_runs(believed.deployments.values(), ACTIVE)
+    for run in lost(going, alive=alive, mine=believed.mine, now=now, sure_seconds=believed.sure_seconds):
         api.end(run.id, "CANCELLED" if run.state == "CANCELLING" else "CRASHED", LOST)
         ended.append(run)
-    for run in superfluous(api.flow_runs([deployments[SCHEDULED]], ("SCHEDULED",)), now=now):
+    for run in superfluous(api.flow_runs([believed.deployments[SCHEDULED]], ("SCHEDULED",)), now=now):
         api.end(run.id, "CANCELLED", "Superseded: a later one sees the same sessions.")
         ended.append(run)
     return ended

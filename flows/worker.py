@@ -11,13 +11,13 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from flows import lifeline, prefect_environment, remote, unfinished, wakeups
-from flows.place import Place
+from flows.place import RUN_MADE, Place
 from memory import live
 from memory.clock import Clock, SystemClock
 from memory.errors import SettingsError, SlowwaveError
@@ -26,6 +26,8 @@ from memory.state import Store
 
 MARK = "\x1e"
 TIDY_SECONDS = 60.0
+FIRST_SURE_SECONDS = 10.0
+"""At the start no run can be ours yet: one that has not shown itself by now has no process."""
 LOOK_SECONDS = 30.0
 """Without any change: wake-ups that the system did not tell us of, and a schedule that was changed."""
 SERVER_SECONDS = 120.0
@@ -58,7 +60,7 @@ class Worker:
         """Ids by name, without the store's."""
         self._runner: Any = None
         self._last_wake: float | None = None
-        self._look = asyncio.Event()
+        self._settings_changed = asyncio.Event()
 
     async def run(self) -> None:
         # Here and not above: it takes seconds, in which the server is starting, too.
@@ -75,7 +77,7 @@ class Worker:
             pause_on_shutdown=not self._own,
         )
         await self._register(self._settings.schedule)
-        await asyncio.to_thread(self._tidy)
+        await asyncio.to_thread(self._tidy, FIRST_SURE_SECONDS)
         tell("schedule", sentence(self._settings.schedule))
         tell("ready", f"runs {sentence(self._settings.schedule)}, when hooks ask, and when you do")
         tasks = [asyncio.create_task(task) for task in (self._watch(), self._tidy_again(), self._follow_settings())]
@@ -115,12 +117,15 @@ class Worker:
 
     async def _watch(self) -> None:
         again: float | None = 0.0
-        async with _Changes(self._place.spool, self._place.inbox) as changes:
+        async with _Changes(self._place, self._settings.config_file) as changes:
             while True:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(LOOK_SECONDS if again is None else again):
-                        if await changes():
+                        found = await changes()
+                        if "run" in found:
                             await self._poll()
+                        if "settings" in found:
+                            self._settings_changed.set()
                 try:
                     again = await self._look_at_wakes()
                 except SlowwaveError as error:
@@ -182,22 +187,26 @@ class Worker:
             except SlowwaveError as error:
                 tell("problem", str(error))
 
-    def _tidy(self) -> None:
+    def _tidy(self, sure_seconds: float = unfinished.SURE_SECONDS) -> None:
         """Ends what has no process any more, in the home and in Prefect."""
         now = self._clock.now()
         with Store.open(self._settings, self._clock) as store:
             for row in unfinished.close_rows(store, self._settings, now=now):
                 tell("note", f"run {row.run_id} ({row.trigger}) was killed; it is recorded as failed")
         with self._api() as api:
-            ended = unfinished.close_flow_runs(api, self._deployments, self._settings, mine=self._mine(), now=now)
+            believed = unfinished.Believed(api, self._deployments, self._mine(), sure_seconds)
+            ended = unfinished.close_flow_runs(believed, self._settings, now=now)
         for run in ended:
             tell("note", f"Prefect run {run.name} is closed: its process is gone, or a later one does its work")
 
     async def _follow_settings(self) -> None:
-        """A changed schedule holds from the next look on, without a restart."""
+        """A changed schedule holds at once, without a restart."""
         known = self._settings.schedule
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_SECONDS):
+                    await self._settings_changed.wait()
+            self._settings_changed.clear()
             try:
                 wanted = load().schedule
                 if wanted == known:
@@ -215,15 +224,16 @@ class Worker:
 
 
 class _Changes:
-    """`async with _Changes(a, b) as change: await change()`: true when something was put into the second folder."""
+    """`async with _Changes(...) as changes: await changes()`: what was put there: `wake`, `run`, `settings`."""
 
-    def __init__(self, spool: Path, inbox: Path) -> None:
-        self._spool, self._inbox = spool, inbox
-        self._found: asyncio.Queue[bool] = asyncio.Queue()
+    def __init__(self, place: Place, config: Path) -> None:
+        self._folders = [place.spool, place.inbox, config.parent]
+        self._words = {str(place.inbox / RUN_MADE): "run", str(config): "settings"}
+        self._found: asyncio.Queue[str] = asyncio.Queue()
         self._stop = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
-    async def __aenter__(self) -> Callable[[], Any]:
+    async def __aenter__(self) -> Callable[[], Awaitable[set[str]]]:
         self._task = asyncio.create_task(self._watch())
         return self._next
 
@@ -233,38 +243,34 @@ class _Changes:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
-    async def _next(self) -> bool:
-        poked = await self._found.get()
+    async def _next(self) -> set[str]:
+        words = {await self._found.get()}
         while not self._found.empty():
-            poked |= self._found.get_nowait()
-        return poked
+            words.add(self._found.get_nowait())
+        return words
+
+    def _word(self, path: str) -> str:
+        return self._words.get(path) or ("wake" if Path(path).name.startswith("wake-") else "")
 
     async def _watch(self) -> None:
-        async for paths in _batches(self._spool, self._inbox, self._stop):
-            inside = str(self._inbox) + os.sep
-            poked = any(path.startswith(inside) for path in paths)
-            if poked or any("wake-" in path for path in paths):
-                self._found.put_nowait(poked)
+        """As the system tells; where it does not (no more watches, a network disk), by looking."""
+        from watchfiles import Change, awatch
 
+        def ours(change: Change, path: str) -> bool:
+            return change is not Change.deleted and bool(self._word(path))
 
-async def _batches(spool: Path, inbox: Path, stop: asyncio.Event) -> AsyncIterator[set[str]]:
-    """Changed paths, as the system tells of them; where it does not (no more watches, a network disk), by looking."""
-    from watchfiles import Change, awatch
-
-    def fresh(change: Change, path: str) -> bool:
-        return change is not Change.deleted and not Path(path).name.startswith(".")
-
-    for polling in (False, True):
-        try:
-            changes = awatch(
-                spool, inbox, watch_filter=fresh, debounce=200, step=100, stop_event=stop, recursive=False,
-                force_polling=polling, poll_delay_ms=1_000,
-            )  # fmt: skip
-            async for batch in changes:
-                yield {path for _, path in batch}
-            return
-        except OSError as error:
-            tell("note", f"the folders cannot be watched ({type(error).__name__}); they are looked at instead")
+        for polling in (False, True):
+            try:
+                changes = awatch(
+                    *self._folders, watch_filter=ours, debounce=200, step=100, stop_event=self._stop, recursive=False,
+                    force_polling=polling, poll_delay_ms=1_000,
+                )  # fmt: skip
+                async for batch in changes:
+                    for _, path in batch:
+                        self._found.put_nowait(self._word(path))
+                return
+            except OSError as error:
+                tell("note", f"the folders cannot be watched ({type(error).__name__}); they are looked at instead")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
