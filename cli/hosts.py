@@ -133,6 +133,15 @@ def state_of(name: str, settings: Settings) -> Status:
     return _status(_host(name), settings, _command(settings))
 
 
+def files_of(name: str, settings: Settings) -> tuple[str, ...]:
+    """Which files installing into a host may change or make; none where they cannot be read for certain."""
+    host = _host(name)
+    try:
+        return tuple(str(one.path) for one in host.targets(_folder(host, settings), _command(settings)))
+    except HostConfigError:
+        return ()
+
+
 def install_one(name: str, settings: Settings) -> list[str]:
     """Installs into one host; a line for each file that was changed."""
     host = _host(name)

@@ -8,17 +8,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from cli import hosts
+from cli.planning import planner
 from dashboard.app import create_app
 from dashboard.ports import Asked, HostState, ServiceState, Stage
 from dashboard.security import LOOPBACK
+from dashboard.serve import config
 from flows import lifeline
 from flows.remote import Remote
 from hosts.catalog import HOSTS
 from hosts.install import Status
 from memory.clock import SystemClock
 from memory.settings import Settings, load
-
-KEEP_ALIVE_SECONDS = 5
 
 
 class ServiceRuns:
@@ -49,13 +49,15 @@ class Installers:
         self._settings = settings
 
     def states(self) -> list[HostState]:
-        return [self._state(name, hosts.state_of(name, self._settings())) for name in HOSTS]
+        settings = self._settings()
+        return [self._state(name, hosts.state_of(name, settings), settings) for name in HOSTS]
 
     @staticmethod
-    def _state(name: str, found: Status) -> HostState:
+    def _state(name: str, found: Status, settings: Settings) -> HostState:
         version = (found.program.version or "") if found.program else ""
         says = ". ".join([hosts.WORDS[found.state], *(one.text for one in found.findings)])
-        return HostState(name, found.state != "absent", version, found.state not in _NOT_THERE, says)
+        files = tuple(str(path) for path in found.files) or hosts.files_of(name, settings)
+        return HostState(name, found.state != "absent", version, found.state not in _NOT_THERE, says, files)
 
     def install(self, host: str) -> list[str]:
         return hosts.install_one(host, self._settings())
@@ -91,17 +93,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         clock=SystemClock(),
         token=settings.service.token.get_secret_value() or None,
         allowed_hosts=allowed(settings),
+        planner=planner(load),
     )
-    uvicorn.run(
-        app,
-        host=given.host,
-        port=given.port,
-        log_level="warning",
-        access_log=False,
-        timeout_keep_alive=KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=2,
-        server_header=False,
-    )
+    uvicorn.Server(config(app, host=given.host, port=given.port)).run()
 
 
 if __name__ == "__main__":
