@@ -28,6 +28,7 @@ from memory.workspace import HealReport, Note, Workspace, healing
 from memory.workspace.topic_text import TIERS, USER, TopicEntry, entry_id, key
 from recall import entry_rules, scope
 from recall.entry_rules import Clean
+from recall.index import fresh
 from recall.remember import remember_note
 from recall.session_entries import SessionEntries, SessionEntry
 from recall.whole import forgotten_texts
@@ -103,6 +104,7 @@ class Memory:
         self._session = session
         self._forgetting = forgetting
         self._redactor = Redactor(settings.redact)
+        self._read: tuple[str, list[Kept], tuple[str, ...]] | None = None
 
     # -- reading
 
@@ -136,6 +138,13 @@ class Memory:
         generation, problem = scope.read_generation(str(self._settings.home))
         if not generation:
             return [], (problem,) if problem else ()
+        # Before anything is read: what changes meanwhile is read again the next time.
+        now = fresh.inputs_digest(self._settings.home, generation, self._viewer.id)
+        if self._read is None or self._read[0] != now:
+            self._read = (now, *self._from_files(generation))
+        return list(self._read[1]), self._read[2]
+
+    def _from_files(self, generation: str) -> tuple[list[Kept], tuple[str, ...]]:
         workspace = Workspace.open(self._settings.home, generation, create=False)
         reading = workspace.topics.read({USER, self._viewer.id} - {""})
         notes = workspace.notes()
