@@ -89,12 +89,10 @@ def _name(what: str, given: str, limit: int) -> str:
 
 def _content(given: str) -> tuple[str, bool]:
     _check_unicode("content", given)
-    text = unicodedata.normalize("NFC", given.replace("\r\n", "\n").replace("\r", "\n").expandtabs(4))
+    text = unicodedata.normalize("NFC", given.replace("\r\n", "\n").replace("\r", "\n"))
     visible = "".join(char for char in text if not _is_hidden(char))
     hidden = visible != text
-    visible = visible.replace("\u2028", "\n").replace("\u2029", "\n").strip("\n")
-    lines = [line.rstrip() for line in visible.split("\n")]
-    visible = "\n".join(lines)
+    visible = visible.replace("\u2028", "\n").replace("\u2029", "\n").lstrip("\n").rstrip()
     if not visible.strip():
         raise UsageError("There is nothing to remember: the content is empty.", hint="Say it in `content`.")
     if len(visible) > MAX_CONTENT:
@@ -102,7 +100,7 @@ def _content(given: str) -> tuple[str, bool]:
             f"The content has {len(visible):,} characters; {MAX_CONTENT:,} are allowed.",
             hint="Keep what matters, or make several entries.",
         )
-    if any(unicodedata.category(char) == "Cc" and char != "\n" for char in visible):
+    if any(unicodedata.category(char) == "Cc" and char not in "\n\t" for char in visible):
         raise UsageError("The content holds control characters.", hint="Use plain text.")
     if _OURS.search(visible):
         raise UsageError(

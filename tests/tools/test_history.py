@@ -21,7 +21,7 @@ DEEDS = st.tuples(
     st.sampled_from(["profile", "log", "note", "forget"]),
     st.sampled_from(TOPICS),
     st.sampled_from(TITLES),
-    st.sampled_from(["One", "## Two\n\n- three", "\\# four", "五 `six`\n\n```\n# seven\n```"]),
+    st.sampled_from(["One\tand  \n    two", "## Two\n\n- three", "\\# four", "五 `six`\n\n```\n# seven\n```"]),
 )
 
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from consolidate.service import LongMemory
 from memory.errors import UnknownReference, UsageError
 from memory.testing import StoreBench
 from memory.workspace import topic_text
@@ -297,6 +298,20 @@ def test_forgetting_leaves_no_trace_and_a_second_time_says_there_is_nothing(benc
     assert [one.title for one in memory.list().entries] == ["Another"]
     with pytest.raises(UnknownReference, match="nothing was"):
         memory.forget(saved.id)
+
+
+@pytest.mark.req("P025")
+@pytest.mark.fault("M48", "M50")
+def test_a_note_that_was_forgotten_may_be_remembered_anew_under_its_title(bench: StoreBench) -> None:
+    service = LongMemory(bench.runtime())
+    memory = MemoryTools(bench.settings, SHOP, clock=bench.clock, forgetting=lambda note: service.forget(notes=[note]))
+    first = payments(memory, tier="note", content="The canary is zebra-umbrella.")
+    assert memory.forget(first.id).id == first.id
+    assert traces(bench.settings.home, "zebra-umbrella") == []
+    second = payments(memory, tier="note", content="Another text.")
+    assert second.id != first.id
+    assert payments(memory, tier="note", content="And another.").id == second.id
+    assert [one.text for one in memory.list().entries] == ["And another."]
 
 
 @pytest.mark.fault("M93")
