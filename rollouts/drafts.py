@@ -55,6 +55,11 @@ class Draft:
             self.derived_from = reason
 
 
+_SHOWN_MEMORY = re.compile(r"<slowwave-memory\b[^>]*>.*?(?:</slowwave-memory>|\Z)", re.DOTALL)
+LEFT_OUT = "[memory, left out]"
+"""Stands for what our own commands and tools answered, wherever in a result it stood [Z073]."""
+
+
 class Log:
     """The drafts of one rollout in file order. `cwd` and `offset` are those of the record being read."""
 
@@ -74,7 +79,9 @@ class Log:
         call_id: str | None = None,
         ok: bool | None = None,
     ) -> Draft:
-        """One more event of the given tier; its text is bounded here."""
+        """One more event of the given tier; its text is bounded here. What a tool showed of our memory is left out."""
+        if kind is RESULT and tier is not DERIVED and "<slowwave-memory" in text:
+            text = _SHOWN_MEMORY.sub(LEFT_OUT, text)
         full = len(text)
         if full > MAX_EVENT_TEXT:
             text = bounded(text)
@@ -432,9 +439,17 @@ def is_own_tool(name: str | None) -> bool:
     return name is not None and (name.startswith("memory_") or "slowwave" in name)
 
 
+_OWN_COMMAND = re.compile(
+    r"(?:^|[\s/\"'&;|(])slowwave[\"']?\s+(?:search|show|why|sources|tool|short|evidence|diff|history)(?=[\s\"'\\;|&)]|\Z)"
+)
+"""A command of ours that prints memory."""
+
+
 def touches_memory(call_text: str) -> bool:
     """Whether a tool call reads or writes a memory of a host or of ours: what it shows was known before [Z074]."""
     start = call_text[:2_000]
+    if "slowwave" in start and _OWN_COMMAND.search(start) is not None:
+        return True
     for place in _MEMORY_PLACES:
         if place in start:
             return place != "/memory/" or _TOPIC.search(start) is not None
