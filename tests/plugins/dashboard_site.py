@@ -65,6 +65,7 @@ class Site:
     ports: Recorder
     origin: str
     browser: httpx.Client
+    _tokens: dict[str, str] = field(default_factory=dict)
 
     def get(self, path: str, **headers: str) -> httpx.Response:
         return self.browser.get(path, headers=headers)
@@ -76,9 +77,13 @@ class Site:
         return response.text
 
     def csrf(self) -> str:
-        """The token of this browser, from a page it was shown."""
+        """The token of this browser, from a page it was shown; asked for once for each cookie."""
+        cookie = self.browser.cookies.get("slowwave_csrf")
+        if cookie is not None and cookie in self._tokens:
+            return self._tokens[cookie]
         found = re.search(r'name="csrf-token" content="([0-9a-f]{64})"', self.browser.get("/login").text)
         assert found
+        self._tokens[self.browser.cookies["slowwave_csrf"]] = found[1]
         return found[1]
 
     def post(self, path: str, fields: Mapping[str, str] | None = None, **headers: str) -> httpx.Response:
