@@ -114,19 +114,24 @@ def test_an_answer_of_a_memory_tool_is_no_evidence(hosts: Hosts, host: str, tool
 
 
 @pytest.mark.req("Z074")
-@pytest.mark.parametrize("command", ["slowwave search 'night build'", "cd x && /opt/bin/slowwave show --numbers"])
+@pytest.mark.parametrize(
+    ("command", "kept"),
+    [
+        ("slowwave search 'night build'", False),
+        ("cd x && /opt/bin/slowwave show --numbers", False),
+        ("grep -r slowwave search/", True),
+        ("slowwave run", True),
+    ],
+)
 @pytest.mark.parametrize("host", HOSTS)
 def test_what_a_command_of_ours_printed_is_no_evidence(
-    hosts: Hosts, host: str, command: str, monkeypatch: pytest.MonkeyPatch
+    hosts: Hosts, host: str, command: str, kept: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(globals(), "COMMAND", command)
     turns = [("user", "What do we know of releases?"), ("assistant", "I look it up.")]
     rollout = hosts.session(host, *turns, began=NOW - timedelta(hours=20))
     found = evidence(hosts, rollout, FORMS[host]("shell", f"1. {CANARY} waits for the night build."))
-    assert CANARY not in found
-    monkeypatch.setitem(globals(), "COMMAND", "grep -r slowwave search/")
-    rollout = hosts.session(host, *turns, began=NOW - timedelta(hours=10))
-    assert CANARY in evidence(hosts, rollout, FORMS[host]("shell", f"1. {CANARY} waits for the night build."))
+    assert (CANARY in found) is kept
 
 
 @pytest.mark.req("Z073")
