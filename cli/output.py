@@ -19,8 +19,9 @@ from memory.progress import Progress as Report
 from memory.progress import Step
 from memory.state import CeilingUse, Spend
 
-out = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
-err = Console(stderr=True, highlight=False, soft_wrap=not sys.stderr.isatty())
+# No emoji codes: `generic:cherries:` is the id of a session.
+out = Console(highlight=False, emoji=False, soft_wrap=not sys.stdout.isatty())
+err = Console(stderr=True, highlight=False, emoji=False, soft_wrap=not sys.stderr.isatty())
 
 
 def print_json(value: Any) -> None:
@@ -58,7 +59,7 @@ def progress(*, quiet: bool = False) -> Iterator[Report]:
         return
     columns = (
         SpinnerColumn(),
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
@@ -67,7 +68,7 @@ def progress(*, quiet: bool = False) -> Iterator[Report]:
         tasks: dict[str, Any] = {}
 
         def draw(step: Step) -> None:
-            text = escape(f"{step.stage}: {step.what}")[:100]
+            text = f"{step.stage}: {step.what}"[:100]
             if step.stage not in tasks:
                 tasks[step.stage] = bars.add_task(text, total=step.total or None)
             bars.update(tasks[step.stage], description=text, completed=step.done, total=step.total or None)
