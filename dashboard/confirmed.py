@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from memory.documents import claims
@@ -111,14 +112,23 @@ def head(store: Store) -> VersionHead | None:
 
 def projects(store: Store) -> list[ProjectCount]:
     """Every project, most sessions first; of two with one name each says which it is."""
-    found = store.rollouts.projects()
+    return told_apart(store.rollouts.projects())
+
+
+def told_apart(found: list[ProjectCount]) -> list[ProjectCount]:
+    """The projects as people see them."""
     times = Counter(one.name for one in found)
     return [one._replace(name=f"{one.name} [{one.id[:6]}]") if times[one.name] > 1 else one for one in found]
 
 
 def viewer_of(store: Store, project: str) -> Viewer:
     """A project by its id. Raises UnknownReference."""
-    names = {one.id: one.name for one in store.rollouts.projects()}
+    return viewer_among(store.rollouts.projects(), project)
+
+
+def viewer_among(known: Iterable[ProjectCount], project: str) -> Viewer:
+    """As `viewer_of`, where the projects were read already."""
+    names = {one.id: one.name for one in known}
     if project not in names:
         raise UnknownReference("No session belongs to this project.", hint="Choose one of the list.")
     return Viewer(project, names[project])
@@ -137,14 +147,11 @@ def root_of(store: Store, project: str) -> Path | None:
 def given(settings: Settings, viewer: Viewer, root: Path | None) -> list[Given]:
     """What sessions of a project get now, for each host. Nothing where memory is off."""
     mode = settings.memory.mode if settings.memory.enabled else "off"
-    parts = parts_of(mode, short_in_long=settings.inject.short_in_long)
-    found = []
-    for host, traits in TRAITS.items():
-        if host not in settings.rollouts.hosts:
-            continue
-        amount = settings.inject.pi_chars if host == "pi" else traits.amount
-        folder = str(root) if root is not None else ""
-        block = inject.build(
+    folder = str(root) if root is not None else ""
+
+    @cache  # two hosts with the same room get the same block
+    def build(parts: tuple[str, ...], limit: inject.Limit) -> inject.Block:
+        return inject.build(
             inject.Request(
                 home=str(settings.home),
                 parts=parts,
@@ -152,10 +159,19 @@ def given(settings: Settings, viewer: Viewer, root: Path | None) -> list[Given]:
                 root=folder,
                 cwd=folder,
                 setting=settings.inject.scope,
-                limit=inject.Limit(traits.unit, amount),
+                limit=limit,
                 id="preview0",
             )
         )
+
+    found = []
+    for host, traits in TRAITS.items():
+        if host not in settings.rollouts.hosts:
+            continue
+        amount = settings.inject.pi_chars if host == "pi" else traits.amount
+        titles = settings.inject.titles and traits.keeps
+        parts = parts_of(mode, short_in_long=settings.inject.short_in_long, titles=titles)
+        block = build(parts, inject.Limit(traits.unit, amount))
         count = sum(line.startswith("- ") for line in block.text.split("\n"))
         problems = tuple(str(one) for one in block.diagnostics)
         tokens = inject.tokens(block.text) if block.text else 0

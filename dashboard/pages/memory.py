@@ -25,8 +25,9 @@ Citation = Annotated[str, Path(pattern=tracing.SOURCE_ID)]
 def memory(look: AnyLook, project: Project = "") -> Response:
     settings, store = look.settings, look.store
     published = scope.read_published(str(settings.home))
-    projects = confirmed.projects(store)
-    viewer = confirmed.viewer_of(store, project) if project else None
+    known = store.rollouts.projects()
+    projects = confirmed.told_apart(known)
+    viewer = confirmed.viewer_among(known, project) if project else None
     root = confirmed.root_of(store, project) if project else None
     given = confirmed.given(settings, viewer, root) if viewer is not None else []
     head = confirmed.head(store)

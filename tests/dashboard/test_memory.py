@@ -9,7 +9,13 @@ from typing import cast
 
 import pytest
 
+from memory.clock import SystemClock
+from memory.model import RolloutId
+from memory.project import project_of
+from memory.settings import load
+from memory.state import RolloutRow, Store
 from tests.plugins.dashboard_site import Site, serving
+from tests.plugins.hook_runner import run
 from tests.plugins.published import HERE, PREFERENCES, publish
 
 
@@ -165,3 +171,39 @@ def test_a_secret_that_came_into_a_published_text_is_not_shown(tmp_path: Path) -
         publish(site.home, {PREFERENCES: [f"The token is {secret} [aaaaaaaa]"]}, {"aaaaaaaa": HERE})
         assert secret not in site.text("/memory")
         assert secret not in site.get("/api/v1/memory").text
+
+
+@pytest.mark.req("Z105")
+def test_the_block_the_page_shows_is_the_one_the_hook_gives(tmp_path: Path) -> None:
+    root = tmp_path / "shop"
+    root.mkdir()
+    (root / "AGENTS.md").write_text("Use tabs.\n")
+    project = project_of(root)
+    with serving(tmp_path / "data") as site:
+        site.text("/memory")
+        (site.home / "config.toml").write_text('[memory]\nmode = "long"\n')
+        publish(
+            site.home,
+            {PREFERENCES: ["In `shop` use pnpm [aaaaaaaa]", "In another use npm [bbbbbbbb]"]},
+            {"aaaaaaaa": project.id, "bbbbbbbb": HERE},
+        )
+        row = RolloutRow(
+            RolloutId.parse("codex:x"), root, 1, 1, 1, cwd=str(root), project=project.id, project_name=project.name
+        )
+        with Store.open(load(home=site.home), SystemClock()) as store:
+            store.rollouts.upsert_many([row])
+        site.post("/short/user/new", {"text": "Answer in English.", "id": "lang"})
+        site.post(f"/short/project/new?project={project.id}", {"text": "Tests use Vitest.", "id": "tests"})
+        given = {one["host"]: one for one in site.get(f"/api/v1/projects/{project.id}/given").json()}
+        for host in ("claude", "codex"):
+            payload = {
+                "session_id": f"s-{host}",
+                "cwd": str(root),
+                "hook_event_name": "UserPromptSubmit",
+                "prompt": "x",
+            }
+            said = run(site.home, payload | {"prompt_id": "m1", "turn_id": "1"}, host).text
+            assert re.sub(r' id="\w+"', "", said) == re.sub(r' id="\w+"', "", given[host]["text"])
+            assert "use pnpm" in said
+            assert "use npm" not in said
+        assert given["claude"]["tokens"] > 50
