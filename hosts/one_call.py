@@ -11,8 +11,11 @@ from typing import Any
 
 from hosts.mcp_desk import Desk
 from hosts.mcp_place import Place
+from hosts.mcp_text import fenced
 from hosts.mcp_words import says, unexpected
+from memory import switches
 from memory.errors import SlowwaveError
+from recall import scope, title_files
 
 TITLES = "titles"
 """Not a tool but the title index, for a host that shows one."""
@@ -45,13 +48,25 @@ def call(name: str, arguments: object, folder: Path, *, session: str = "", entri
 
 def _text(desk: Desk, name: str, arguments: object, place: Place, session: str, entries: list[dict[str, Any]]) -> str:
     if name == TITLES:
-        from hosts.mcp_text import fenced
-
-        titles = desk.tools(session, place, name, entries=entries).titles(room=TITLES_ROOM)
-        return fenced(titles.text, name, desk.settings().mcp.max_chars) if titles.shown else ""
+        return titles(place)
     from hosts.mcp_tools import named
 
     tool = named(name)
     given = tool.read(arguments)
     desk.tools(session, place, tool.name, entries=entries)
     return desk.answer(session, place, tool, given)
+
+
+def titles(place: Place) -> str:
+    """The title index of a project in our fence, where `inject.titles` and mode `long` ask for it; else "" [P019 P022].
+
+    Standard library only: a session waits for it.
+    """
+    found = switches.from_process()
+    if switches.is_own_session() or found.mode != "long" or not found.titles or place.project is None:
+        return ""
+    generation, _ = scope.read_generation(found.home)
+    viewer = scope.Viewer(place.project.id, place.project.name)
+    lines, _ = title_files.titles(scope.workspace_folder(found.home, generation), viewer) if generation else ([], [])
+    text = "\n".join([title_files.HEADING, *(f"- {line}" for line in lines)])
+    return fenced(text, TITLES, TITLES_ROOM) if lines else ""

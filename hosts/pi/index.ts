@@ -33,7 +33,7 @@ interface Tool {
 const ANSWER_MS = 1_000;
 const LEAVE_MS = 300;
 const TOOL_MS = 30_000;
-const TITLES_MS = 2_500;
+const TITLES_MS = 1_000;
 /** The session's own record of what it alone keeps (scope agent). */
 const ENTRIES = "slowwave-entries";
 const MAX_ANSWER = 256 * 1024;

@@ -202,6 +202,8 @@ def test_pi_offers_the_four_tools_and_shows_the_title_of_what_was_kept_in_the_ne
     ]
     with machine(*story) as world:
         world.slowwave("hosts", "install")
+        config = world.data / "config.toml"
+        config.write_text(config.read_text("utf-8") + "[inject]\ntitles = true\n", "utf-8")
         first, second = world.say("keep")
         offered = [tool["function"]["name"] for tool in first["tools"] if "memory" in tool["function"]["name"]]
         assert offered == ["memory_recall", "memory_list", "memory_remember", "memory_forget"]
