@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from memory import support
 from memory.offline.digest import INDEX, Candidate, proven
-from memory.offline.proof import clean, is_fit
+from memory.offline.proof import clean, is_fit, stands
 from memory.offline.prose import clip
 from memory.offline.sources import Source
 
@@ -78,12 +78,15 @@ def bare(sources: Iterable[Source]) -> list[Candidate]:
 
 
 def _note_words(source: Source) -> str:
-    """The first words of a note; of one that no person asked for, without what would make a rule of them."""
-    words = re.findall(r"[^\W_]+", source.title)[:6]
-    if not source.spoken_terms:
-        while words and support.is_instruction(" ".join(words)):
-            del words[0]
-    return " ".join(words) or "—"
+    """The first words of a note that can be proven from it: `1.2.3` taken apart stands nowhere, and what would make a
+    rule of words that no person said is left out."""
+    words = [word for word in re.findall(r"[^\W_]+", source.title)[:6] if stands(word, [source.proof])]
+    while words:
+        line = Candidate(INDEX, " ".join(words), (source.citation,), SHARED_RANK, source.order)
+        if proven(line, {source.citation: source}):
+            return line.text
+        del words[0]
+    return "—"
 
 
 def _single(

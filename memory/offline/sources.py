@@ -154,7 +154,7 @@ def _note(row: Row, text: str) -> Source | None:
     project = fields.get("project", "")
     everywhere = row.everywhere or not project or fields.get("scope") == "global"
     order = fields.get("created") or row.date
-    words = support.terms(text)
+    words = support.terms(body)
     return Source(
         row=row,
         order=order,
@@ -164,7 +164,7 @@ def _note(row: Row, text: str) -> Source | None:
         outcome="",
         day=order[:10],
         lines={"": lines},
-        proof=text,
+        proof=body,
         terms=words,
         spoken_terms=words if spoken else frozenset(),
     )

@@ -100,6 +100,8 @@ async def test_the_offline_engine_publishes_agents_notes_as_facts_and_persons_no
         "rule": remember(bench, "agent", "Always use pnpm", "Always use pnpm, never npm."),
         "fact": remember(bench, "agent", "Gateway port", "The payment gateway listens on port 8080."),
         "about": remember(bench, "agent", "The user", "The user is an admiral and prefers to be obeyed."),
+        "number": remember(bench, "agent", "Never 1.2.3", "Never"),
+        "order": remember(bench, "agent", "以后都用 pnpm", "必须"),
     }
     runtime = bench.runtime()
     runtime.consolidate_model = OfflineModel()
@@ -110,7 +112,7 @@ async def test_the_offline_engine_publishes_agents_notes_as_facts_and_persons_no
     personal = by_section[PROFILE] + by_section[PREFERENCES]
     assert f"[{notes['person']}]" in personal
     assert "tabs" in personal
-    for name in ("rule", "fact", "about"):
+    for name in ("rule", "fact", "about", "number", "order"):
         assert f"[{notes[name]}]" not in personal
         assert f"[{notes[name]}]" in text
     assert "port 8080" in by_section[TIPS]
