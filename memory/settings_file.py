@@ -120,13 +120,19 @@ def _one(text: str, key: Key, value: object, path: Path) -> str:
         if made is None:
             continue
         try:
-            if tomllib.loads(made) == wanted:
+            if _filled(tomllib.loads(made)) == _filled(wanted):
                 return made
         except tomllib.TOMLDecodeError:
             continue
     raise SettingsError(
         f"{path} is written in a way that {'.'.join(key)} cannot be changed in.", hint="Edit it by hand."
     )
+
+
+def _filled(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Without tables that hold nothing: with the last key its header may go."""
+    made = {key: _filled(value) if isinstance(value, dict) else value for key, value in data.items()}
+    return {key: value for key, value in made.items() if value != {}}
 
 
 def _put(data: dict[str, Any], key: Key, value: object) -> bool:

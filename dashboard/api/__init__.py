@@ -51,9 +51,10 @@ def read_session(visitor: AnyVisitor, response: Response) -> Session:
 
 
 def _routers() -> list[APIRouter]:
-    from dashboard.api import costs, history, memory, notes, runs, sessions
+    from dashboard.api import costs, history, memory, notes, runs, sessions, settings
 
-    return [session, memory.router, sessions.router, runs.router, history.router, notes.router, costs.router]
+    parts = (memory, sessions, runs, history, notes, costs, settings)
+    return [session, *(part.router for part in parts)]
 
 
 ROUTERS = _routers()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dashboard.pages import common, costs, history, memory, notes, runs, sessions
+from dashboard.pages import common, costs, history, memory, notes, runs, sessions, settings
 
-ROUTERS = [common.router, memory.router, sessions.router, runs.router, history.router, notes.router, costs.router]
+PAGES = (common, memory, sessions, runs, history, notes, costs, settings)
+ROUTERS = [page.router for page in PAGES]
 
 NAVIGATION = [
     # (key of its name, address)
@@ -14,4 +15,5 @@ NAVIGATION = [
     ("nav.history", "/history"),
     ("nav.notes", "/notes"),
     ("nav.costs", "/costs"),
+    ("nav.settings", "/settings"),
 ]

@@ -112,8 +112,10 @@ def test_a_dry_run_shows_its_upper_bound_and_what_it_would_read(site: Site) -> N
 
 
 def test_a_run_that_goes_on_is_shown_with_its_numbers_and_reloads_without_a_script(new_site: Site) -> None:
-    values: dict[str, Any] = {"stage": "extract", "done": 3, "total": 12, "requests": 5, "request_limit": 64, "input_tokens": 9_876}
-    with going_on(new_site.home, **values, money=None, deadline=SystemClock().now() + timedelta(minutes=5)):
+    values: dict[str, Any] = {"stage": "extract", "done": 3, "total": 12, "requests": 5, "request_limit": 64}
+    with going_on(
+        new_site.home, **values, input_tokens=9_876, money=None, deadline=SystemClock().now() + timedelta(minutes=5)
+    ):
         text = new_site.text("/runs")
     for part in ("Reading sessions", "session 3 of 12", "5 of at most 64", "9,876 in", "price unknown", "1 min 1"):
         assert part in text, part

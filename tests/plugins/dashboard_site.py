@@ -6,7 +6,7 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +18,8 @@ from dashboard.app import create_app
 from dashboard.ports import Asked, HostState, Planned, ServiceState, Stage
 from dashboard.serve import config
 from memory.clock import Clock, SystemClock
-from memory.settings import load
+from memory.settings import Settings
+from memory.settings import load as load_settings
 
 
 @dataclass
@@ -46,7 +47,7 @@ class Recorder:
         return ServiceState(True, schedule="every 30 minutes")
 
     def states(self) -> list[HostState]:
-        return [HostState("codex", True, "0.144.0", False, "Codex CLI is there and knows nothing of slowwave.")]
+        return [HostState("codex", True, "0.144.0", False, "Codex CLI is there.", ("~/.codex/hooks.json",))]
 
     def install(self, host: str) -> list[str]:
         self.asked.append(("install", host))
@@ -94,12 +95,17 @@ class Site:
 
 @contextmanager
 def serving(
-    home: Path, *, token: str | None = None, allowed_hosts: Sequence[str] = (), clock: Clock | None = None
+    home: Path,
+    *,
+    token: str | None = None,
+    allowed_hosts: Sequence[str] = (),
+    clock: Clock | None = None,
+    load: Callable[[], Settings] | None = None,
 ) -> Iterator[Site]:
-    """Serves the store in `home` until the block ends."""
+    """Serves the store in `home` until the block ends; `load` for other settings than those of its file."""
     ports = Recorder()
     app = create_app(
-        lambda: load(home=home),
+        load or (lambda: load_settings(home=home)),
         runs=ports,
         hosts=ports,
         clock=clock or SystemClock(),
