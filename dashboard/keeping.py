@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -10,7 +11,7 @@ from dashboard import confirmed
 from dashboard.confirmed import Shown
 from dashboard.desk import Look
 from memory import support
-from memory.errors import UnknownReference, UsageError, WorkspaceError
+from memory.errors import InputsChangedError, UnknownReference, UsageError, WorkspaceError
 from memory.project import Project
 from memory.workspace import Note
 from memory.workspace.layout import check_note_name
@@ -22,6 +23,20 @@ from recall.short import Entry, ShortFile
 
 Scope = Literal["user", "project"]
 MAX_TEXT = 100_000
+
+
+def mark_of(text: str) -> str:
+    """What a form remembers of the text it was made from."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def still(text: str, mark: str) -> None:
+    """Raises InputsChangedError when a text is no longer the one a form was made from; an empty mark asks nothing."""
+    if mark and mark != mark_of(text):
+        raise InputsChangedError(
+            "It was changed by something else since this page was loaded.",
+            hint="Copy what you typed, load the page again and repeat it.",
+        )
 
 
 # -- notes --------------------------------------------------------------------------------------------

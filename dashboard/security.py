@@ -15,10 +15,10 @@ import logging
 import secrets
 import traceback
 from collections.abc import Sequence
-from http.cookies import CookieError, SimpleCookie
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import cookie_parser
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -112,11 +112,9 @@ def same(known: str, given: str) -> bool:
 
 
 def cookies(headers: Headers) -> dict[str, str]:
-    """The cookies of a request; a header that is none gives none."""
-    try:
-        return {name: one.value for name, one in SimpleCookie(headers.get("cookie", "")).items()}
-    except CookieError:
-        return {}
+    """The cookies of a request, read leniently: those of all other programs on this machine come along, and a malformed
+    one of theirs must not hide ours."""
+    return cookie_parser(headers.get("cookie", ""))
 
 
 def _without_port(host: str) -> str:

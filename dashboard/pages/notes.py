@@ -12,7 +12,7 @@ from dashboard.desk import AnyLook, Form, Look
 from dashboard.errors import status_of
 from dashboard.keeping import Place
 from dashboard.pages.memory import Project
-from memory.errors import SlowwaveError, UnknownReference
+from memory.errors import InputsChangedError, SlowwaveError, UnknownReference
 from recall import short
 
 router = APIRouter()
@@ -63,14 +63,19 @@ def add_note(look: AnyLook, form: Form) -> Response:
 @router.get("/notes/{name}")
 def note(look: AnyLook, name: NoteName) -> Response:
     found = keeping.note_of(look, name)
-    fields = {"name": name, "text": look.redactor.redact(found.body.strip()), "pinned": "yes" if found.pinned else ""}
-    return _note_form(look, fields | {"project": "" if found.is_global else found.project or ""})
+    text, project = look.redactor.redact(found.body.strip()), "" if found.is_global else found.project or ""
+    fields = {"name": name, "text": text, "project": project, "pinned": "yes" if found.pinned else ""}
+    return _note_form(look, fields | {"was": keeping.mark_of(found.text)})
 
 
 @router.post("/notes/{name}")
 def change_note(look: AnyLook, name: NoteName, form: Form) -> Response:
-    keeping.note_of(look, name)
-    return _save_note(look, dict(form.fields) | {"name": name, "new": ""})
+    fields = dict(form.fields) | {"name": name, "new": ""}
+    try:
+        keeping.still(keeping.note_of(look, name).text, form.get("was"))
+    except InputsChangedError as error:
+        return _note_form(look, fields, error)
+    return _save_note(look, fields)
 
 
 @router.get("/notes/{name}/forget")
@@ -101,7 +106,7 @@ def _save_note(look: Look, fields: dict[str, str]) -> Response:
 
 def _note_form(look: Look, fields: dict[str, str], error: SlowwaveError | None = None) -> Response:
     """What was typed comes back with what is wrong about it."""
-    given = {"name": "", "text": "", "project": "", "pinned": "", "new": ""} | fields
+    given = {"name": "", "text": "", "project": "", "pinned": "", "new": "", "was": ""} | fields
     return look.page(
         "note.html",
         status=200 if error is None else status_of(error),
@@ -129,7 +134,7 @@ def add_entry(look: AnyLook, scope: Scope, form: Form, project: Project = "") ->
 def whole_file(look: AnyLook, scope: Scope, project: Project = "") -> Response:
     place = keeping.place_of(look, scope, project)
     text = keeping.raw_text(place)
-    return _file_form(look, place, text, keeping.check_raw(text))
+    return _file_form(look, place, text, keeping.check_raw(text), was=keeping.mark_of(text))
 
 
 @router.post("/short/{scope}/file")
@@ -139,9 +144,10 @@ def save_file(look: AnyLook, scope: Scope, form: Form, project: Project = "") ->
     if text and not text.endswith("\n"):
         text += "\n"  # a browser's text field need not end with one
     try:
+        keeping.still(keeping.raw_text(place), form.get("was"))
         rules = keeping.save_raw(look, place, text)
     except SlowwaveError as error:
-        return _file_form(look, place, text, str(error), status=status_of(error))
+        return _file_form(look, place, text, str(error), was=form.get("was"), status=status_of(error))
     if rules:
         return look.redirect(_list(place), "notes.file_saved_without", path=str(place.path), rules=", ".join(rules))
     return look.redirect(_list(place), "notes.file_saved", path=str(place.path))
@@ -153,7 +159,8 @@ def edit_entry(look: AnyLook, scope: Scope, entry: EntryId, project: Project = "
     found = next((one for one in place.read().entries if one.id == entry), None)
     if found is None:
         raise UnknownReference("There is no entry of this id.", hint="The list has all.")
-    return _entry_form(look, place, {"id": entry, "text": look.redactor.redact(found.text)})
+    text = look.redactor.redact(found.text)
+    return _entry_form(look, place, {"id": entry, "text": text, "was": keeping.mark_of(found.text)})
 
 
 @router.post("/short/{scope}/entry")
@@ -170,10 +177,11 @@ def delete_entry(look: AnyLook, scope: Scope, form: Form, project: Project = "")
 
 
 def _save_entry(look: Look, place: Place, fields: dict[str, str]) -> Response:
+    name = fields.get("id", "").strip()
     try:
-        saved = keeping.save_entry(
-            look, place, fields.get("text", ""), name=fields.get("id", "").strip(), new=bool(fields.get("new"))
-        )
+        before = next((one.text for one in place.read().entries if one.id == name), "")
+        keeping.still(before, fields.get("was", ""))
+        saved = keeping.save_entry(look, place, fields.get("text", ""), name=name, new=bool(fields.get("new")))
     except SlowwaveError as error:
         return _entry_form(look, place, fields, error)
     if saved.redacted:
@@ -182,7 +190,7 @@ def _save_entry(look: Look, place: Place, fields: dict[str, str]) -> Response:
 
 
 def _entry_form(look: Look, place: Place, fields: dict[str, str], error: SlowwaveError | None = None) -> Response:
-    given = {"id": "", "text": "", "new": ""} | fields
+    given = {"id": "", "text": "", "new": "", "was": ""} | fields
     return look.page(
         "entry.html",
         status=200 if error is None else status_of(error),
@@ -194,9 +202,15 @@ def _entry_form(look: Look, place: Place, fields: dict[str, str], error: Slowwav
     )
 
 
-def _file_form(look: Look, place: Place, text: str, error: str, *, status: int = 200) -> Response:
+def _file_form(look: Look, place: Place, text: str, error: str, *, was: str, status: int = 200) -> Response:
     return look.page(
-        "short_file.html", status=status, place=place, text=look.redactor.redact(text), error=error, back=_list(place)
+        "short_file.html",
+        status=status,
+        place=place,
+        text=look.redactor.redact(text),
+        error=error,
+        was=was,
+        back=_list(place),
     )
 
 

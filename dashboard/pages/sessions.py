@@ -49,6 +49,8 @@ def session_list(
         fates=FATES,
         reasons={one: count for one, count in look.store.rollouts.counts().items() if one is not None},
         narrowed=wanted != Wanted(),
+        day_of=lambda moment: f"{moment.astimezone():%Y-%m-%d}" if moment is not None else "–",
+        clock_of=lambda moment: f"{moment.astimezone():%H:%M}" if moment is not None else "–",
     )
 
 

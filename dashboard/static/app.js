@@ -3,9 +3,12 @@
 
 const token = document.querySelector('meta[name="csrf-token"]').content;
 
-/* A form with [data-autosubmit] needs no button to be pressed. */
+/* A form with [data-autosubmit] is sent by a choice with the pointer. By keyboard its button does it: arrows only look. */
+let byPointer = false;
+addEventListener("pointerdown", () => { byPointer = true; }, true);
+addEventListener("keydown", () => { byPointer = false; }, true);
 for (const form of document.querySelectorAll("form[data-autosubmit]")) {
-  form.addEventListener("change", () => form.requestSubmit());
+  form.addEventListener("change", () => { if (byPointer) form.requestSubmit(); });
 }
 
 /* A search form with [data-live="#id"] replaces that part of the page as one types. */

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,34 @@ def test_an_entry_of_the_short_file_is_added_changed_and_deleted(new_site: Site)
     assert "is deleted" in new_site.post("/short/user/delete", {"id": "tests"}).text
     assert "tests" not in path.read_text("utf-8")
     assert path.stat().st_mode & 0o777 == 0o600
+
+
+def _was(page: str) -> str:
+    found = re.search(r'name="was" value="([0-9a-f]{16})"', page)
+    assert found
+    return found[1]
+
+
+def test_what_was_changed_elsewhere_since_the_page_was_loaded_is_not_overwritten(new_site: Site) -> None:
+    new_site.post("/new-note", {"text": "One", "name": "note"})
+    new_site.post("/short/user/new", {"text": "One", "id": "entry"})
+    pages = {
+        path: _was(new_site.text(path)) for path in ("/notes/note", "/short/user/entry?entry=entry", "/short/user/file")
+    }
+    note, entry, file = pages.values()
+    new_site.post("/notes/note", {"text": "Two", "was": note})
+    new_site.post("/short/user/entry", {"text": "Two", "id": "entry", "was": entry})
+    for path, fields in {
+        "/notes/note": {"text": "Mine", "was": note},
+        "/short/user/entry": {"text": "Mine", "id": "entry", "was": entry},
+        "/short/user/file": {"text": "- [entry] Mine", "was": file},
+    }.items():
+        refused = new_site.post(path, fields)
+        assert refused.status_code == 409, path
+        assert "changed by something else" in refused.text
+        assert "Mine" in refused.text
+    assert "Two" in _notes(new_site)["note"]
+    assert "Two" in (new_site.home / "short" / "user.md").read_text("utf-8")
 
 
 def test_an_entry_whose_id_is_two_dots_is_edited_like_any_other(new_site: Site) -> None:

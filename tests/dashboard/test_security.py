@@ -160,6 +160,16 @@ def test_the_cookies_cannot_be_read_by_scripts_and_are_not_sent_by_other_sites(n
         assert "SameSite=strict" in text
 
 
+def test_malformed_cookies_of_other_programs_do_not_hide_ours(new_site: Site) -> None:
+    token = new_site.csrf()
+    odd = 'theirs={"a": [1, 2]}; bad name=x; =; ' + f'slowwave_csrf={new_site.browser.cookies["slowwave_csrf"]}; c="d'
+    data = {"csrf": token, "to": "en"}
+    assert (
+        httpx.post(new_site.origin + "/language", data=data, headers={"cookie": odd}, trust_env=False).status_code
+        == 303
+    )
+
+
 @pytest.mark.parametrize("back", ["//evil.example/", "https://evil.example/", "/\\evil.example", "javascript:alert(1)"])
 def test_switching_the_language_leads_to_no_other_site(empty_site: Site, back: str) -> None:
     data = {"csrf": empty_site.csrf(), "to": "en", "back": back}
