@@ -14,18 +14,19 @@ import typer
 
 from cli.hosts import doctor_findings
 from cli.output import ago, ceiling_line, cost, line, print_json, table
+from flows.place import Place
 from hosts import hook_log
 from hosts.catalog import HOSTS
-from memory.clock import Clock, SystemClock
-from memory.errors import SlowwaveError, UnknownReference
+from memory import live
+from memory.clock import Clock, SystemClock, parse_iso
+from memory.errors import UnknownReference
 from memory.redact import Redactor
-from memory.settings import ModelSettings, Settings, load
+from memory.settings import Settings, load
 from memory.state import Store
 from memory.workspace import Workspace
-from recall import mending
 from recall.delivery import Delivery, overruled, read_delivery
 from recall.delivery import as_json as delivery_json
-from recall.doctor import diagnose, in_use
+from recall.doctor import diagnose
 from recall.mending import Mended
 from recall.status import Status, read_status
 from recall.status import as_json as status_json
@@ -68,9 +69,12 @@ def status(*, as_json: bool) -> None:
         faults = hook_log.faults(log, now)
         if as_json:
             hooks = {"last": {host: at.isoformat() if at else None for host, at in called.items()}, "faults": faults}
-            print_json(status_json(found) | {"injected": delivery_json(given), "hooks": hooks})
+            print_json(
+                status_json(found) | {"injected": delivery_json(given), "hooks": hooks} | _going_json(it.settings)
+            )
             return
         _print_status(found, it.clock)
+        _print_going(it.settings, it.clock)
         _print_delivery(given, called, faults, now)
 
 
@@ -116,6 +120,31 @@ def _print_status(found: Status, clock: Clock) -> None:
         line(f"no price   {', '.join(found.unpriced)}: held by token and request ceilings alone (budget.prices)")
     for problem in (*found.broken, *health.problems):
         line(f"problem    {problem}", style="red")
+
+
+def _going_json(settings: Settings) -> dict[str, Any]:
+    """The service and the runs that are going on, from what they say of themselves."""
+    service = Place(settings.home).running()
+    return {
+        "service": None if service is None else asdict(service),
+        "runs_going_on": [asdict(run) for run in live.running(settings.home)],
+    }
+
+
+def _print_going(settings: Settings, clock: Clock) -> None:
+    now = clock.now()
+    service = Place(settings.home).running()
+    if service is None:
+        line("service    not running; start it with: slowwave up")
+    else:
+        word = "up, started" if service.ready else "starting, began"
+        line(f"service    {word} {ago(parse_iso(service.started), now)}: {service.dashboard}")
+        line(f"schedule   {service.schedule or 'not known yet'}")
+        for problem in service.problems:
+            line(f"problem    {problem}", style="red")
+    for run in live.running(settings.home):
+        of = f", {run.done} of {run.total}" if run.total else ""
+        line(f"running    {run.run_id} ({run.trigger}), since {ago(run.started, now)}: {run.stage}{of}; {run.what}")
 
 
 def _print_delivery(given: Delivery, called: dict[str, datetime | None], faults: dict[str, int], now: datetime) -> None:
@@ -370,22 +399,10 @@ def doctor(*, fix: bool, as_json: bool) -> None:
 
 
 def mend(settings: Settings, clock: Clock) -> list[Mended]:
-    """The safe mends in order: what stops the state from opening, what an interruption left, what nothing knows of."""
-    from consolidate.service import LongMemory
-    from memory.runtime import open_runtime, owner_is_gone
+    """The safe mends; what stopped them goes to standard error."""
+    from dashboard import doctoring
 
-    done: list[Mended] = []
-    try:
-        done += mending.before_opening(settings, clock)
-        if not in_use(settings):
-            return done
-        # No model is asked; that none can be built, for lack of a name, must not stop the mending.
-        quiet = settings.model_copy(update={"model": ModelSettings(provider="offline")})
-        with open_runtime(quiet, clock=clock) as runtime:
-            done += [Mended("left-overs", text) for text in LongMemory(runtime).recover()]
-            ended = runtime.store.jobs.reap(owner_is_gone)
-            done += [Mended("leases", f"{job.kind} {job.key} may be claimed again") for job in ended]
-            done += mending.after_recovery(settings, runtime.store, runtime.workspace, clock)
-    except SlowwaveError as error:
+    done, error = doctoring.mend(settings, clock)
+    if error is not None:
         typer.echo(f"slowwave: {error}", err=True)
     return done

@@ -15,7 +15,7 @@ import consolidate.run
 import extract
 from consolidate.outcomes import ConsolidateOutcome, Deferred, Failed, Published, Stopped, Unchanged
 from consolidate.service import LongMemory
-from flows import hook_work, indexing
+from flows import hook_work, indexing, killed
 from flows.hook_work import NO_WORK, HookWork
 from memory import live, models
 from memory.clock import iso
@@ -143,11 +143,13 @@ def described(error: Exception) -> str:
 
 
 def recover(runtime: Runtime) -> tuple[str, ...]:
-    """Finishes or undoes interrupted publishes and ends claims whose process is gone."""
+    """Finishes or undoes interrupted publishes; ends claims and runs whose process is gone."""
     lines = LongMemory(runtime).recover()
     runtime.workspace.write_instructions(extract=extract.instructions(), consolidate=consolidate.run.instructions())
     ended = runtime.store.jobs.reap(owner_is_gone)
     lines += [f"{job.kind} {job.key}: its process ended without a word" for job in ended]
+    for row in killed.close_rows(runtime.store, runtime.settings, now=runtime.clock.now()):
+        lines.append(f"run {row.run_id} ({row.trigger}): its process ended without a word")
     for line in lines:
         runtime.progress(Step("recover", line))
     return tuple(lines)

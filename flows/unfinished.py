@@ -1,4 +1,4 @@
-"""Runs whose process ended without a word: their rows are closed here, and what Prefect believes of them, too."""
+"""Runs that Prefect believes to be going on and whose process ended without a word; and those that nobody needs."""
 
 from __future__ import annotations
 
@@ -6,32 +6,14 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from flows.killed import LOST
 from flows.remote import ACTIVE, SCHEDULED, Api, FlowRun
 from memory import live
-from memory.runtime import owner_is_gone
 from memory.settings import Settings
-from memory.state import RunRow, Store
 
 SURE_SECONDS = 60.0
 """A run Prefect has begun shows itself in the home within seconds; after so many without, its process is gone."""
 LATE_SECONDS = 60.0
-LOST = "Its process ended without a word."
-
-
-def close_rows(store: Store, settings: Settings, *, now: datetime) -> list[RunRow]:
-    """Ends the rows of runs that were killed, as failed; forgets their live files. Returns those rows."""
-    gone = {run.run_id for run in live.dead(settings.home, now=now)}
-    alive = {run.run_id for run in live.running(settings.home, now=now)}
-    closed = []
-    for row in store.runs.unfinished():
-        owner = str(row.detail.get("owner", ""))
-        if row.run_id in alive or (row.run_id not in gone and not owner_is_gone(owner)):
-            continue
-        detail = {**row.detail, "run": row.run_id, "outcome": "failed", "error": f"killed: {LOST}"}
-        if store.runs.close(row.run_id, "failed", detail):
-            closed.append(row)
-    live.sweep(settings.home, now=now)
-    return closed
 
 
 def lost(

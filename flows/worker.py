@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from flows import lifeline, prefect_environment, remote, unfinished, wakeups
+from flows import killed, lifeline, prefect_environment, remote, unfinished, wakeups
 from flows.place import RUN_MADE, Place
 from memory import live
 from memory.clock import Clock, SystemClock
@@ -191,7 +191,7 @@ class Worker:
         """Ends what has no process any more, in the home and in Prefect."""
         now = self._clock.now()
         with Store.open(self._settings, self._clock) as store:
-            for row in unfinished.close_rows(store, self._settings, now=now):
+            for row in killed.close_rows(store, self._settings, now=now):
                 tell("note", f"run {row.run_id} ({row.trigger}) was killed; it is recorded as failed")
         with self._api() as api:
             believed = unfinished.Believed(api, self._deployments, self._mine(), sure_seconds)

@@ -101,7 +101,7 @@ def test_a_run_has_one_word_and_a_failure_outweighs_what_went_well(
             },
         ),
         (Deferred("cooldown", "D"), {"code": "deferred", "reason": "cooldown", "detail": "D", "until": None}),
-        (Unchanged(3), {"code": "unchanged"}),
+        (Unchanged(3), {"code": "unchanged", "sources": 3}),
         (Empty(), {"code": "empty"}),
         (Stopped(2), {"code": "cancelled"}),
     ],
@@ -126,7 +126,8 @@ async def test_a_run_extracts_consolidates_and_leaves_its_row_without_content(ho
     assert row.models == {"extract": "offline-extractive-1", "consolidate": "offline-extractive-1"}
     assert row.finished is not None
     told = json.dumps(pipeline.detail(report))
-    assert row.detail == json.loads(told)
+    whose = {"owner": runtime.owner, "prefect_run": None}
+    assert row.detail == json.loads(told) | whose
     assert row.detail["discover"]["new"] == 2
     assert row.detail["spend"]["requests"] == report.spend.requests if report.spend else False
     for word in (CANARY, "vitest", "pnpm"):

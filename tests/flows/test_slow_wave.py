@@ -60,7 +60,7 @@ def test_the_table_has_a_row_for_each_session_each_reason_the_summary_and_the_co
         ("extract", "generic:b", "failed", "failed (timeout), attempt 1: m did not finish."),
         ("check", "sessions", "waiting", "2 for the next runs"),
         ("check", "sessions", "too_old", "7"),
-        ("consolidate", "summary", "unchanged", ""),
+        ("consolidate", "summary", "unchanged", "sources 3"),
         ("cost", "model calls", "5", "100 tokens in, 20 out, money 0.2500"),
     ]
 
@@ -104,7 +104,7 @@ def test_a_run_that_was_not_wanted_says_why() -> None:
             "error gate_rejected, message It broke rules., requests 4, broke shrink, size",
         ),
         (Deferred("cooldown", "Too recent."), "reason cooldown, detail Too recent."),
-        (Unchanged(3), ""),
+        (Unchanged(3), "sources 3"),
         (Empty(), ""),
         (Stopped(), ""),
     ],
