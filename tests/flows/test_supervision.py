@@ -231,8 +231,8 @@ def test_the_word_that_opens_prefect_is_made_once_and_for_its_owner_alone(tmp_pa
 
 
 def test_units_start_the_service_of_the_home_whatever_its_path() -> None:
-    home = {"SLOWWAVE_HOME": '/home/a b/"50%"&'}
-    assert 'Environment="SLOWWAVE_HOME=/home/a b/\\"50%%\\"&"' in unit("systemd", "/venv/bin/python", home)
+    home = {"SLOWWAVE_HOME": '/home/me/a b/"50%"&'}
+    assert 'Environment="SLOWWAVE_HOME=/home/me/a b/\\"50%%\\"&"' in unit("systemd", "/venv/bin/python", home)
     plist = plistlib.loads(unit("launchd", "/venv/bin/python", home).encode())
     assert plist["EnvironmentVariables"] == home
     assert plist["ProgramArguments"] == ["/venv/bin/python", "-P", "-m", "cli.main", "up"]
