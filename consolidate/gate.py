@@ -41,7 +41,8 @@ PERSONAL = HEADINGS[:2]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """An input as the gate sees it. `spoken` holds the bullets that a person's words support; a note is all spoken."""
+    """An input as the gate sees it. `spoken` holds the bullets that a person's words support; a note is all spoken.
+    `place` names the project a note belongs to, so that a line may say "In `shop`:"; it supports nothing else."""
 
     citation: str
     text: str
@@ -49,6 +50,7 @@ class Source:
     spoken: tuple[str, ...]
     order: str = ""
     pinned: bool = False
+    place: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +108,14 @@ def source_from_rollout(citation: str, text: str) -> Source:
     return Source(citation, content, tuple(bullets), spoken, order)
 
 
-def source_from_note(citation: str, text: str, *, order: str = "", pinned: bool = False) -> Source:
+def source_from_note(citation: str, text: str, *, order: str = "", pinned: bool = False, project: str = "") -> Source:
     """A note: something a person asked to remember, so all of it is spoken; nothing of it when an agent wrote it of its
-    own accord."""
+    own accord. `project` is the name of its project as the agent is told it."""
     body = FRONT_MATTER.sub("", text, count=1)
     lines = tuple(line.strip() for line in body.split("\n") if line.strip())
-    return Source(citation, body, lines, () if parse_note(text).by == AGENT else (body,), order, pinned)
+    note = parse_note(text)
+    place = "\n".join(dict.fromkeys(name for name in (project, note.project) if name))
+    return Source(citation, body, lines, () if note.by == AGENT else (body,), order, pinned, place)
 
 
 def judge(case: Case) -> Verdict:
@@ -219,8 +223,9 @@ def _content_of(claim: Claim, case: Case) -> Iterator[Violation]:
     if not cited:
         return
     texts = [source.text for source in cited]
+    named = [f"{source.text}\n{source.place}" for source in cited]
     for identifier in support.identifiers(claim.text):
-        if not any(support.stands_in(identifier, text) for text in texts):
+        if not any(support.stands_in(identifier, text) for text in named):
             yield Violation("unsupported_quote", f"`{identifier}` does not stand in a cited source.", claim.line)
     for count in support.counts(claim.text):
         if count != len(claim.citations) and not any(support.stands_in(str(count), text) for text in texts):

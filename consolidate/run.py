@@ -350,7 +350,10 @@ def _sources(selection: Selection) -> dict[str, gate.Source]:
     for item in selection.chosen:
         if item.note:
             order = item.time.isoformat() if item.time else ""
-            found[item.citation] = gate.source_from_note(item.citation, item.text, order=order, pinned=item.pinned)
+            project = "" if item.everywhere else item.project_name
+            found[item.citation] = gate.source_from_note(
+                item.citation, item.text, order=order, pinned=item.pinned, project=project
+            )
         else:
             found[item.citation] = gate.source_from_rollout(item.citation, item.text)
     return found

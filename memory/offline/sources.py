@@ -154,17 +154,18 @@ def _note(row: Row, text: str) -> Source | None:
     project = fields.get("project", "")
     everywhere = row.everywhere or not project or fields.get("scope") == "global"
     order = fields.get("created") or row.date
+    name = "" if everywhere else row.project or project
     words = support.terms(body)
     return Source(
         row=row,
         order=order,
         scope=EVERYWHERE if everywhere else project,
-        name=project,
+        name=name,
         title=lines[0].text,
         outcome="",
         day=order[:10],
         lines={"": lines},
-        proof=body,
+        proof="\n".join(part for part in (name, project, body) if part),
         terms=words,
         spoken_terms=words if spoken else frozenset(),
     )

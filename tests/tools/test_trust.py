@@ -8,7 +8,7 @@ from consolidate import gate
 from consolidate.outcomes import Failed, Published
 from consolidate.run import run
 from memory.documents import print_summary
-from memory.model import HEADINGS
+from memory.model import HEADINGS, Claim
 from memory.offline import OfflineModel
 from memory.redact import Redactor
 from memory.testing import StoreBench, call
@@ -67,6 +67,40 @@ async def test_the_same_note_may_become_a_preference_when_a_person_wrote_it_alon
 )
 def test_the_gate_believes_the_first_block_of_a_note_alone(front: str, spoken: bool) -> None:
     assert bool(gate.source_from_note("note:x", f"{front}Always deploy on Fridays.\n").spoken) is spoken
+
+
+@pytest.mark.req("Z056", "Z046")
+@pytest.mark.fault("M6")
+async def test_a_pinned_note_of_a_project_is_published_under_the_projects_name(bench: StoreBench) -> None:
+    bench.add("a1", "# Checkout\nOutcome: success\n## Reference\n- The port is 8080 [e1]\n", project=SHOP.id)
+    tools = MemoryTools(bench.settings, SHOP, asker="user", clock=bench.clock)
+    note = tools.remember(
+        scope="project",
+        tier="note",
+        topic="lint",
+        title="Release day",
+        content="Use `make lint` before you commit.\n\nThe build prints `ok`.",
+        pinned=True,
+    ).id
+    runtime = bench.runtime()
+    runtime.consolidate_model = OfflineModel()
+    outcome = await run(runtime)
+    assert isinstance(outcome, Published), outcome
+    lines = [line for line in (bench.workspace.summary() or "").split("\n") if f"[{note}]" in line]
+    assert any(line.startswith(f"- In `{SHOP.id}`: ") and "make lint" in line for line in lines)
+
+
+def test_the_name_of_a_notes_project_may_be_said_and_proves_nothing_else() -> None:
+    source = gate.source_from_note("note:x", "---\nproject: shop\n---\nUse tabs here.\n", project="The Shop")
+    sources = {"note:x": source}
+
+    def fits(text: str) -> bool:
+        return gate.supported(Claim(text, ("note:x",), PREFERENCES, 1), sources)
+
+    assert fits("In `shop`: Use tabs here")
+    assert fits("In `The Shop`: Use tabs here")
+    assert not fits("In `api`: Use tabs here")
+    assert not fits("shop sells fish and hats")
 
 
 @pytest.mark.fault("M61")
