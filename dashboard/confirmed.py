@@ -121,6 +121,29 @@ def told_apart(found: list[ProjectCount]) -> list[ProjectCount]:
     return [one._replace(name=f"{one.name} [{one.id[:6]}]") if times[one.name] > 1 else one for one in found]
 
 
+def standing(settings: Settings, store: Store, published: Published) -> list[tuple[str, dict[str, str]]]:
+    """What a person has to know about the text beside the text: keys of messages with their fields [X23].
+
+    A consolidation that is running, one that failed, one that found nothing, memory that is switched off.
+    """
+    found: list[tuple[str, dict[str, str]]] = []
+    if settings.memory.mode == "off" or not settings.memory.enabled:
+        found.append(("memory.switched_off", {}))
+    elif settings.memory.mode == "short":
+        found.append(("memory.short_only", {}))
+    job = store.jobs.get("consolidate", settings.store)
+    if job is None:
+        return found
+    if job.running(store.clock.now()):
+        found.append(("memory.running", {}))
+    elif job.status in {"failed", "running"}:  # running, but not any more: its process died
+        code = job.error_code or "lease_expired"
+        found.append(("memory.failed", {"code": code, "message": job.error_message or ""}))
+    elif job.done_boundary is not None and not published.version:
+        found.append(("memory.found_nothing", {}))
+    return found
+
+
 def viewer_of(store: Store, project: str) -> Viewer:
     """A project by its id. Raises UnknownReference."""
     return viewer_among(store.rollouts.projects(), project)

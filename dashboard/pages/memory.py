@@ -35,6 +35,7 @@ def memory(look: AnyLook, project: Project = "") -> Response:
         "memory.html",
         sections=confirmed.sections(confirmed.lines(published, viewer, settings.inject.scope)),
         problem=published.problem,
+        standing=confirmed.standing(settings, store, published),
         version=published.version,
         published=head.published if head is not None and head.number == published.version else None,
         projects=projects,

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import html
 import re
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import cast
 
+import httpx
 import pytest
 
+from consolidate.byhand import change_by_hand
+from memory import locks
 from memory.clock import SystemClock
+from memory.documents import claims
+from memory.errors import StorageError
 from memory.model import RolloutId
 from memory.project import project_of
+from memory.runtime import open_runtime
 from memory.settings import load
-from memory.state import RolloutRow, Store
+from memory.state import Lease, RolloutRow, Store
 from tests.plugins.dashboard_site import Site, serving
 from tests.plugins.hook_runner import run
 from tests.plugins.published import HERE, PREFERENCES, publish
@@ -207,3 +215,70 @@ def test_the_block_the_page_shows_is_the_one_the_hook_gives(tmp_path: Path) -> N
             assert "use pnpm" in said
             assert "use npm" not in said
         assert given["claude"]["tokens"] > 50
+
+
+@pytest.mark.req("Z105")
+def test_who_looks_while_versions_are_published_sees_one_whole_version_at_a_time(site: Site) -> None:
+    wholes: set[tuple[str, ...]] = set()
+    seen: set[tuple[str, ...]] = set()
+    stop = threading.Event()
+
+    def poll() -> None:
+        with httpx.Client(base_url=site.origin, trust_env=False) as other:
+            while not stop.is_set():
+                found = other.get("/api/v1/memory").json()
+                assert not found["problem"], found["problem"]
+                seen.add(tuple(line["text"] for line in found["lines"]))
+
+    def publish_both() -> None:
+        with open_runtime(load(home=site.home)) as runtime:
+            version = runtime.workspace.read_version(1)
+            texts = [version.summary, version.summary.rsplit("\n- ", 1)[0] + "\n"]
+            wholes.update(tuple(claim.text for claim in claims(text)) for text in texts)
+            for number in range(12):
+                text = texts[(number + 1) % 2]
+                with locks.hold(site.home / locks.WRITER, owner="test"):
+                    change_by_hand(runtime, text, version.manifest, version.texts, (), model="test")
+
+    with ThreadPoolExecutor(2) as pool:
+        looking = [pool.submit(poll)]
+        try:
+            publish_both()
+        finally:
+            stop.set()
+        for one in looking:
+            one.result()
+    assert len(wholes) == 2
+    assert seen == wholes
+
+
+@pytest.mark.fault("X23")
+def test_a_failed_consolidation_a_running_one_and_nothing_to_remember_are_told_apart(new_site: Site) -> None:
+    new_site.text("/memory")
+    with Store.open(load(home=new_site.home), SystemClock()) as store:
+
+        def claim(boundary: str) -> Lease:
+            found = store.jobs.claim(
+                "consolidate", "default", boundary=boundary, owner="test", lease_seconds=60, max_failures=9
+            )
+            assert isinstance(found, Lease)
+            return found
+
+        assert "A consolidation is at work" not in new_site.text("/memory")
+        lease = claim("a")
+        assert "A consolidation is at work" in new_site.text("/memory")
+        store.jobs.fail(lease, StorageError("The disk is full.", hint="Free some space."), None)
+        failed = new_site.text("/memory")
+        assert "The last consolidation failed (storage)" in failed
+        assert "The disk is full." in failed
+        store.jobs.succeed(claim("b"))
+        assert "found nothing to remember" in new_site.text("/memory")
+
+
+def test_memory_that_is_switched_off_is_said_to_be(site: Site) -> None:
+    path = site.home / "config.toml"
+    path.write_text(path.read_text("utf-8").replace('mode = "long"', 'mode = "long"\nenabled = false'))
+    project = site.get("/api/v1/projects").json()[0]["id"]
+    text = site.text(f"/memory?project={project}")
+    assert "Memory is switched off" in text
+    assert "are given nothing now" in text
