@@ -283,6 +283,7 @@ def consolidated_line(outcome: ConsolidateOutcome) -> str:
     """One line about a consolidation: numbers, codes, rules; no text of the summary."""
     plain = pipeline.outcome_detail(outcome)
     plain.pop("code")
+    plain.pop("transcript", None)  # it stands in the run
     rules = sorted({violation["rule"] for violation in plain.pop("violations", ())})
     left_out = len(plain.pop("left_out", ()))
     changes = plain.pop("changes", {})
