@@ -118,6 +118,9 @@ def _print_status(found: Status, clock: Clock) -> None:
         line(f"put off    {text}", style="yellow")
     if found.unpriced:
         line(f"no price   {', '.join(found.unpriced)}: held by token and request ceilings alone (budget.prices)")
+    if found.entries:
+        kept = ", ".join(f"{count} {tier}" for tier, count in sorted(found.entries.items()))
+        line(f"entries    {kept} (memory tools)")
     for problem in (*found.broken, *health.problems):
         line(f"problem    {problem}", style="red")
 

@@ -55,6 +55,8 @@ class Status:
     provider: str
     generation: str
     home: str
+    entries: dict[str, int] = field(default_factory=dict)
+    """What the memory tools keep in topics, by tier."""
 
 
 PAUSES = ("budget", "quota")
@@ -119,7 +121,12 @@ def read_status(
         provider=provider,
         generation=store.generation,
         home=str(settings.home),
+        entries=_entries(workspace),
     )
+
+
+def _entries(workspace: Workspace | None) -> dict[str, int]:
+    return dict(Counter(entry.tier for entry in workspace.topics.read().entries)) if workspace is not None else {}
 
 
 def _broken(store: Store, workspace: Workspace | None) -> tuple[str, ...]:
@@ -208,6 +215,7 @@ def as_json(status: Status) -> dict[str, Any]:
         "provider": status.provider,
         "generation": status.generation,
         "home": status.home,
+        "entries": status.entries,
     }
 
 

@@ -120,6 +120,7 @@ class MemoryTools:
         Tier `note` becomes a note for the next consolidation; `pinned` notes may never be dropped from the summary.
         Returns only when it is on disk for good. Raises UsageError for what cannot be kept, StorageError, StateError.
         """
+        self._check_scope(scope)
         outcome = self._memory.remember(Request(scope, tier, topic, title, content, pinned))
         kept = outcome.kept
         return Remembered(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cli import change
+from cli import change, look
 from memory.settings import Settings, load
 from recall.answers import Remembered
 from recall.tools import MemoryTools
@@ -106,6 +106,10 @@ def test_the_forget_command_takes_an_entry_or_those_of_a_project_and_no_others(
         change.forget(reference, text="", project=project, yes=True, as_json=True)
         return int(json.loads(capsys.readouterr().out)["entries"])
 
+    look.status(as_json=True)
+    assert json.loads(capsys.readouterr().out)["entries"] == {"log": 5}
+    look.status(as_json=False)
+    assert "5 log (memory tools)" in capsys.readouterr().out
     assert forget(made[one, 1]) == 1
     assert kept(settings.home) == {"canary-one-2", "canary-other-1", "canary-other-2", "canary-all"}
     assert forget("", project="payments") == 1

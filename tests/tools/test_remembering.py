@@ -333,6 +333,25 @@ def test_an_agent_neither_changes_nor_forgets_what_a_person_wrote(bench: StoreBe
     assert person.forget(entry.id).id == entry.id
 
 
+@pytest.mark.req("C023")
+@pytest.mark.fault("M5", "O18")
+def test_another_project_cannot_be_named_and_the_log_says_so_without_its_name(
+    bench: StoreBench, caplog: pytest.LogCaptureFixture
+) -> None:
+    memory = tools(bench)
+    for call in (
+        lambda: payments(memory, scope=API.id, content="walrus"),
+        lambda: memory.recall("walrus", scope=API.id),
+        lambda: memory.list(scope=API.id),
+    ):
+        caplog.clear()
+        with caplog.at_level("WARNING"), pytest.raises(UsageError, match="another project cannot be named"):
+            call()
+        assert "named a scope that is none" in caplog.text
+        assert API.id not in caplog.text
+        assert "walrus" not in caplog.text
+
+
 def test_a_switched_off_memory_keeps_and_shows_nothing_to_an_agent(bench: StoreBench) -> None:
     memory = tools(bench)
     payments(memory)
