@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -204,6 +205,31 @@ def test_an_answer_of_many_texts_says_which_had_no_room(bench: StoreBench) -> No
     assert sum(len(text.text) for text in found.texts) <= stepwise.MAX_TOTAL
     assert len(found.texts) + len(found.left_out) == 5
     assert found.left_out
+
+
+@pytest.mark.req("P060", "P059", "P041")
+@pytest.mark.fault("O32")
+def test_reading_writes_nothing_but_the_index_and_the_count_of_uses(bench: StoreBench) -> None:
+    one, _, _ = filled(bench)
+    memory = tools(bench)
+    entry = memory.remember(scope="project", tier="log", topic="ports", title="Gateway", content="The gateway: 8080")
+
+    def files() -> dict[str, tuple[int, int]]:
+        found = {str(path): path.stat() for path in bench.settings.home.rglob("*") if path.is_file()}
+        return {path: (status.st_mtime_ns, status.st_ino) for path, status in found.items()}
+
+    before = files()
+    memory.recall("gateway")
+    memory.search("gateway")
+    memory.timeline(one)
+    memory.timeline(entry.id)
+    memory.get([one, entry.id])
+    memory.list()
+    memory.titles()
+    memory.status()
+    changed = {Path(path).name for path, status in files().items() if before.get(path) != status}
+    assert changed <= {"index.db", "used-tools-s1.json", "state.db-wal", "state.db-shm"}
+    assert set(before) <= set(files())
 
 
 def test_any_id_may_be_asked_for(bench: StoreBench) -> None:
