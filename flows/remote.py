@@ -18,7 +18,7 @@ import httpx
 from flows.place import Place
 from flows.place import State as Service
 from memory import live
-from memory.clock import Clock, SystemClock, iso, parse_iso
+from memory.clock import Clock, SystemClock, parse_iso
 from memory.errors import SlowwaveError, UnknownReference, UsageError
 from memory.settings import DEFAULT_STORE, Settings
 from memory.state import Store
@@ -314,11 +314,11 @@ class Remote:
         worker = service.process("worker")
         if worker is None or worker.state != "ready":
             return None
+        now = self._clock.now()
         try:
             with self.api() as api:
                 deployment = api.deployment(name_in(self._settings().store, SCHEDULED))
                 coming = [one.due for one in api.flow_runs([deployment], ("SCHEDULED",), limit=3)]
         except ServiceDown:
             return None
-        now = iso(self._clock.now()) or ""
-        return next((due for due in coming if due is not None and (iso(due) or "") >= now), None)
+        return next((due for due in coming if due is not None and due >= now), None)
