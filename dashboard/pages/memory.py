@@ -93,7 +93,7 @@ def pin_line(look: AnyLook, key: Key, form: Form) -> Response:
     if place == "note":
         names = keeping.pin(look, one, pinned=True)
         return look.redirect(f"/memory/lines/{key}", "memory.pinned", note=", ".join(names))
-    target = keeping.place_of(look, *_short_place(one, place))
+    target = keeping.place_of(look, *_short_place(place))
     saved = keeping.save_entry(look, target, one.claim.text, name="", new=True)
     return look.redirect(f"/memory/lines/{key}", "memory.in_short", id=saved.id, path=str(saved.path))
 
@@ -109,7 +109,7 @@ def scope_line(look: AnyLook, key: Key, form: Form) -> Response:
     return look.redirect(f"/memory/lines/{key}", "memory.widened", note=", ".join(names))
 
 
-def _short_place(one: Shown, place: str) -> tuple[str, str]:
+def _short_place(place: str) -> tuple[str, str]:
     """`user`, or `project:<id>`."""
     name, _, project = place.partition(":")
     return name, project
