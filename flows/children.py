@@ -35,6 +35,8 @@ class Child:
     due: float | None = None
     silent: int = 0
     rest: bytes = b""
+    problem: str = ""
+    """Its own last word of what is wrong."""
 
     def shown(self) -> Process:
         pid = self.process.pid if self.process is not None else 0

@@ -242,7 +242,7 @@ class Supervisor:
         self._tell(f"{child.name}: starting ({child.expects})")
 
     def _became_ready(self, child: Child, says: str) -> None:
-        child.state, child.since = "ready", stamp()
+        child.state, child.since, child.problem = "ready", stamp(), ""
         self._problems.pop(child.name, None)
         seconds = time.monotonic() - child.began
         if child.starts == 1:
@@ -266,10 +266,10 @@ class Supervisor:
         # What it started gets a moment to end in order; its number is not given away before we have asked for it.
         self._leaving.append((process, now + lifeline.GRACE_SECONDS))
         delay = child.restarts.delay(now - child.began)
-        end = how(process)
+        end = how(process) + (f" ({child.problem.rstrip('.')})" if child.problem else "")
         if delay is None:
             child.state = "given up"
-            self._problems[child.name] = f"{child.name} {end} {child.restarts.deaths} times in a row and is given up."
+            self._problems[child.name] = f"{child.name} {end}, {child.restarts.deaths} times in a row, and is given up."
             self._tell(f"{self._problems[child.name]} See: slowwave logs")
             if child.name != "dashboard":
                 self._failed, self._stopping = True, max(self._stopping, 1)
@@ -353,10 +353,11 @@ class Supervisor:
         elif kind == "ready" and child.state == "starting":
             self._became_ready(child, says)
         elif kind == "problem":
-            self._problems[child.name] = says
+            self._problems[child.name] = child.problem = says
             self._tell(f"{child.name}: {says}")
         elif kind == "well":
             self._problems.pop(child.name, None)
+            child.problem = ""
         elif kind == "note":
             self._tell(f"{child.name}: {says}")
         self._publish()

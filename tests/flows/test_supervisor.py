@@ -35,7 +35,7 @@ if how == "parent":
     follow = "import sys, time; from flows import lifeline; lifeline.follow(sys.argv[1]); time.sleep(300)"
     subprocess.Popen([sys.executable, "-c", follow, lifeline.name_of(os.getpid())])
 if how == "broken":
-    print("no such thing: hidden-word", flush=True)
+    print(chr(30) + json.dumps({"kind": "problem", "says": "No such cron line. Mend it."}), flush=True)
     sys.exit(3)
 print(chr(30) + json.dumps({"kind": "ready", "says": "well"}), flush=True)
 print(name + " speaks", flush=True)
@@ -199,14 +199,16 @@ def test_what_cannot_start_is_given_up_visibly_and_takes_the_service_along_where
     one = up("worker=broken")
     assert one.process.wait(20) == 1
     said = one.says()
-    assert "worker ended with code 3 6 times in a row and is given up." in said
+    assert "worker ended with code 3 (No such cron line. Mend it), 6 times in a row, and is given up." in said
     assert said.splitlines()[-1] == "stopped"
 
 
 def test_without_a_dashboard_the_rest_goes_on_and_says_so(up: Callable[..., Up]) -> None:
     one = up("dashboard=broken")
     state = one.until(lambda state: any(child.state == "given up" for child in state.processes), 20)
-    assert state.problems == ("dashboard ended with code 3 6 times in a row and is given up.",)
+    assert state.problems == (
+        "dashboard ended with code 3 (No such cron line. Mend it), 6 times in a row, and is given up.",
+    )
     assert [child.state for child in state.processes] == ["ready", "ready", "given up"]
 
 
