@@ -71,7 +71,7 @@ def create_app(
         openapi_url=f"{api.PREFIX}/openapi.json",
         redirect_slashes=False,
     )
-    guard = Guard(token, allowed_hosts)
+    guard = Guard(token or None, allowed_hosts)
     app.state.desk = Desk(settings_loader, runs=runs, hosts=hosts, clock=clock, guard=guard, planner=planner)
     app.mount("/static", StaticFiles(directory=Path(__file__).parent / "static"), name="static")
     for router in pages.ROUTERS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -91,6 +92,7 @@ class Tracer:
         self._redactor = redactor
         self._read = read
         self._events: dict[RolloutId, dict[int, Event]] = {}
+        self._sources: list[str] | None = None
 
     def why(self, reference: str) -> list[Trace]:
         """A rollout id (or its beginning), a citation, a line number of the summary, or words of a line.
@@ -155,7 +157,7 @@ class Tracer:
             if note is None:
                 return Support(citation, citation, "", problem="the note is gone")
             return Support(citation, citation, note.path, (self._redactor.redact(note.body.strip()),))
-        source_id = next((name for name in sorted(self._workspace.source_ids()) if name.startswith(citation)), "")
+        source_id = self._source_id(citation)
         text = self._workspace.rollout_summary(source_id) if source_id else None
         if text is None:
             return Support(citation, citation, "", problem="its rollout summary is gone")
@@ -169,6 +171,13 @@ class Tracer:
         moments, problem = self._moments(header.source, numbers)
         shown = tuple(self._redactor.redact(bullet) for bullet in bullets)
         return Support(citation, str(header.source), path, shown, moments, problem)
+
+    def _source_id(self, citation: str) -> str:
+        """The source a citation begins; empty where there is none."""
+        if self._sources is None:
+            self._sources = sorted(self._workspace.source_ids())
+        at = bisect.bisect_left(self._sources, citation)
+        return next((name for name in self._sources[at : at + 1] if name.startswith(citation)), "")
 
     def _moments(self, rollout: RolloutId, numbers: tuple[int, ...]) -> tuple[tuple[Moment, ...], str]:
         if rollout not in self._events:

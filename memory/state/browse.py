@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
-from sqlalchemy import ColumnElement, Select, String, and_, cast, false, func, or_, select, true
+from sqlalchemy import ColumnElement, Select, String, and_, false, func, or_, select, true, type_coerce
 
 from memory.model import Outcome, Reason, RolloutId
 from memory.state.rollouts import RolloutRow, row_of
@@ -136,7 +136,7 @@ def _condition(wanted: Wanted) -> ColumnElement[bool]:
         parts.append(_fate(wanted.fate))
     if wanted.text:
         places = (c.title, c.id, c.cwd, c.branch, c.project_name, c.detail)
-        parts.append(or_(*(cast(place, String).icontains(wanted.text, autoescape=True) for place in places)))
+        parts.append(or_(*(type_coerce(place, String).icontains(wanted.text, autoescape=True) for place in places)))
     return and_(*parts)
 
 
