@@ -13,6 +13,8 @@ from hosts.catalog import HOSTS
 from hosts.edit import HostConfigError
 from hosts.install import Change, Command, Host, Status
 from hosts.install_claude import PLUGIN
+from hosts.mcp_greeting import NAME as GREETING
+from hosts.mcp_learn import learn
 from memory.clock import SystemClock
 from memory.errors import UsageError
 from memory.settings import DEFAULT_STORE, Settings, home_directory, load
@@ -33,7 +35,7 @@ def install(names: list[str], *, as_json: bool) -> None:
     settings = load()
     command = _command(settings)
     report: list[dict[str, object]] = []
-    failed = False
+    failed = served = False
     for host in _chosen(names, settings):
         try:
             changes = installing.install(host, _folder(host, settings), _records(settings), command)
@@ -44,10 +46,13 @@ def install(names: list[str], *, as_json: bool) -> None:
                 line(f"{host.title}: not installed. {error}", style="red")
             continue
         state = _status(host, settings, command)
+        served = served or host.name != "pi"
         report.append(_done(host, changes) | {"status": state.as_json()})
         if not as_json:
             _print_changes(host, changes, "already installed")
             _print_findings(state)
+    if served:
+        learn(settings.home)
     if as_json:
         print_json(report)
     if failed:
@@ -70,6 +75,7 @@ def uninstall(names: list[str], *, as_json: bool) -> None:
                 line(f"{host.title}: not uninstalled. {error}", style="red")
             continue
         report.append(_done(host, changes))
+        (settings.home / GREETING).unlink(missing_ok=True)
         if not as_json:
             _print_changes(host, changes, "nothing of slowwave was there")
     if as_json:

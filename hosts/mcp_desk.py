@@ -6,6 +6,7 @@ switching memory off holds for servers that have been running for days.
 
 from __future__ import annotations
 
+import importlib
 import logging
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
@@ -76,6 +77,12 @@ class Desk:
             )
         self._tools.move_to_end(key)
         return self._tools[key]
+
+    def warm(self) -> None:
+        """Loads what answering takes; nothing of memory is read."""
+        for name in ("hosts.mcp_text", "recall.tools"):
+            importlib.import_module(name)
+        self.settings()
 
     def answer(self, client: str, place: Place, tool: Tool, given: Arguments) -> str:
         """The fenced text of a call. Raises what the tool raises."""

@@ -19,7 +19,10 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from hosts.mcp_greeting import Greeting
 
 LOOK_SECONDS = 0.5
 """How often the server looks whether its client is still there."""
@@ -37,7 +40,7 @@ class Pipes:
     """Standard input and output, taken for the protocol alone: what else reads or prints gets nothing or goes to
     standard error."""
 
-    def __init__(self) -> None:
+    def __init__(self, greeting: Greeting | None = None) -> None:
         self._in, self._out = os.dup(0), os.dup(1)
         nothing = os.open(os.devnull, os.O_RDWR)
         os.dup2(nothing, 0)
@@ -46,26 +49,33 @@ class Pipes:
         except OSError:  # started without a standard error
             os.dup2(nothing, 1)
         os.close(nothing)
-        self._lines: asyncio.Queue[str | None] = asyncio.Queue(_WAITING)
-        self._left: Callable[[], None] = lambda: None
+        self._greeting = greeting
+        self._lock = threading.Lock()
+        self._early: list[bytes] = []
+        self._lines: asyncio.Queue[str | None] = asyncio.Queue()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._opened = threading.Event()
+        self._left: Callable[[], None] = lambda: os._exit(0)
+        threading.Thread(target=self._read, daemon=True, name="slowwave-input").start()
 
     def open(self, left: Callable[[], None]) -> None:
-        """Begins to read, inside the event loop; `left` is called when nobody reads us any more."""
+        """Hands over to the protocol, inside the event loop; `left` is called when nobody reads us any more."""
         self._left = left
-        loop = asyncio.get_running_loop()
-        threading.Thread(target=self._read, args=(loop,), daemon=True, name="slowwave-input").start()
+        with self._lock:
+            for line in self._early:
+                self._lines.put_nowait(line.decode("utf-8", "replace"))
+            self._early.clear()
+            self._loop = asyncio.get_running_loop()
+        self._opened.set()
 
-    def _read(self, loop: asyncio.AbstractEventLoop) -> None:
-        def hand(line: str | None) -> None:
-            asyncio.run_coroutine_threadsafe(self._lines.put(line), loop).result()
-
+    def _read(self) -> None:
         rest, dropping = bytearray(), False
         with contextlib.suppress(RuntimeError, asyncio.CancelledError):  # the loop is over
             while chunk := self._chunk():
                 *whole, tail = chunk.split(b"\n")
                 for piece in whole:
                     if not dropping:
-                        hand((rest + piece).decode("utf-8", "replace"))
+                        self._take(bytes(rest) + piece)
                     rest.clear()
                     dropping = False
                 rest += tail
@@ -73,7 +83,31 @@ class Pipes:
                     _log.warning("a message of more than %d bytes was dropped", MAX_LINE_BYTES)
                     rest.clear()
                     dropping = True
-            hand(None)
+            self._opened.wait()
+            self._hand(None)
+
+    def _take(self, line: bytes) -> None:
+        """A message: kept until the protocol is there, and answered meanwhile where the answer is known."""
+        if len(self._early) >= _WAITING:
+            self._opened.wait()
+        with self._lock:
+            if self._loop is None:
+                self._early.append(line)
+                if self._greeting is not None and (said := self._greeting.answer(line)):
+                    self._write(said)
+                return
+        if self._greeting is not None:
+            self._greeting.note(line)
+        self._hand(line.decode("utf-8", "replace"))
+
+    def _hand(self, line: str | None) -> None:
+        assert self._loop is not None
+        asyncio.run_coroutine_threadsafe(self._put(line), self._loop).result()
+
+    async def _put(self, line: str | None) -> None:
+        while self._lines.qsize() > _WAITING:
+            await asyncio.sleep(0.01)
+        await self._lines.put(line)
 
     def _chunk(self) -> bytes:
         try:
@@ -93,6 +127,8 @@ class Pipes:
         return line
 
     async def write(self, text: str) -> None:
+        if self._greeting is not None and self._greeting.waits and self._greeting.settle(text):
+            return
         data = text.encode("utf-8", "replace")
         await asyncio.get_running_loop().run_in_executor(None, self._write, data)
 
@@ -121,6 +157,10 @@ class Worker:
         future: Future[T] = Future()
         self._work.put((future, work))
         return await asyncio.wrap_future(future)
+
+    def start(self, work: Callable[[], object]) -> None:
+        """Does `work` when nothing else is to be done before it; nobody waits for it."""
+        self._work.put((Future(), work))
 
     def finish(self, seconds: float) -> None:
         """Waits until what was begun is done, at most so long; nothing new is begun any more."""

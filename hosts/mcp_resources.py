@@ -6,8 +6,7 @@ slowwave://source/CITATION    the summary of one session (3f9a1c2e), or a note (
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from hosts.mcp_text import fenced, printed
@@ -19,29 +18,7 @@ if TYPE_CHECKING:
 
 SUMMARY = "slowwave://summary"
 SOURCE = "slowwave://source/"
-MAX_LISTED = 50
 MAX_CITATION = 80
-
-
-class Listed(NamedTuple):
-    uri: str
-    name: str
-    title: str
-    description: str
-
-
-def listed(tools: MemoryTools) -> list[Listed]:
-    """The summary, where there is one, and the sources of the lines one may see."""
-    view = _view(tools)
-    if not view.lines:
-        return []
-    found = [Listed(SUMMARY, "summary", "Summary of memory", f"{len(view.lines)} lines that hold for this project.")]
-    counts = Counter(name for line in view.lines for name in line.citations)
-    for name, count in counts.most_common(MAX_LISTED):
-        kind = "Note" if name.startswith("note:") else "Session"
-        of = f"Behind {count} line{'s' if count != 1 else ''} of the summary."
-        found.append(Listed(f"{SOURCE}{name}", name, f"{kind} {name.removeprefix('note:')}", of))
-    return found
 
 
 def read(tools: MemoryTools, *, uri: str) -> str:

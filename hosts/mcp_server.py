@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hosts.mcp_greeting import Greeting
 from hosts.mcp_life import Life, Pipes, Worker
 from hosts.mcp_words import says, unexpected
 from memory import switches
@@ -64,13 +65,15 @@ class Listen:
 class MemoryServer:
     """What the SDK asks for: tools and resources."""
 
-    def __init__(self, worker: Worker, project: Path | None, own: Path | None) -> None:
+    def __init__(self, worker: Worker, project: Path | None, own: Path | None, *, warm: bool = True) -> None:
+        """`project` and `own` as `Places` has them; `warm`: what answering takes is loaded before it is asked for."""
         from hosts.mcp_desk import Desk
         from hosts.mcp_place import Places
 
         self.worker = worker
         self.desk = Desk()
         self.places = Places(project, own)
+        self._warm = not warm
 
     def sdk(self) -> Server[Any]:
         """A server of the SDK that answers with this one."""
@@ -116,6 +119,9 @@ class MemoryServer:
             )
             for tool in (() if switches.is_own_session() else TOOLS.values())
         ]
+        if not self._warm:  # the first question should not wait for what answering takes
+            self._warm = True
+            self.worker.start(self.desk.warm)
         return ListToolsResult(tools=shown)
 
     async def call_tool(self, context: Context, params: CallToolRequestParams) -> CallToolResult:
@@ -158,14 +164,14 @@ class MemoryServer:
 
         from hosts import mcp_resources
 
-        found = await self._resource(context, mcp_resources.listed)
-        shown = [
-            Resource(
-                uri=one.uri, name=one.name, title=one.title, description=one.description, mime_type="text/markdown"
-            )
-            for one in found
-        ]
-        return ListResourcesResult(resources=shown)
+        summary = Resource(
+            uri=mcp_resources.SUMMARY,
+            name="summary",
+            title="Summary of memory",
+            description="What holds for this project, with the citations of its sources.",
+            mime_type="text/markdown",
+        )
+        return ListResourcesResult(resources=[summary])
 
     async def list_templates(
         self, context: Context, params: PaginatedRequestParams | None
@@ -252,7 +258,8 @@ def http(project: Path | None, listen: Listen) -> None:
 
 
 def _begin(*, with_client: bool, wire: bool) -> tuple[Pipes | None, Worker, Life]:
-    pipes = Pipes() if wire else None
+    greeting = Greeting(switches.process_home()) if wire and not switches.is_own_session() else None
+    pipes = Pipes(greeting) if wire else None
     _log_to_stderr()
     worker = Worker()
     life = Life(worker)

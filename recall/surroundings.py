@@ -15,7 +15,7 @@ from memory.workspace.layout import QUARANTINE
 
 LOW_DISK_BYTES = 200 * 1024 * 1024
 OURS = ("generations", QUARANTINE, "short", "sessions", "spool", "stores", "rollouts")
-OUR_FILES = re.compile(r"(?:\.?state\.db|\.?generation\.json|config\.toml|writer\.lock).*")
+OUR_FILES = re.compile(r"(?:\.?state\.db|\.?generation\.json|config\.toml|writer\.lock|\.?mcp\.(?:token|greeting)).*")
 MOUNTS = Path("/proc/self/mountinfo")
 
 _NETWORK = frozenset(

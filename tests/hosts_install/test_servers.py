@@ -207,3 +207,24 @@ def test_what_a_host_adds_to_its_file_leaves_the_installation_as_it_is(
         uninstall(host, tmp_path, records)
     assert json.loads(state.read_text("utf-8")) == json.loads(STATE) | {"userID": "x"}
     assert config.read_text("utf-8") == '\n[projects."/home/dev/shop"]\ntrust_level = "trusted"\n'
+
+
+def test_a_fresh_installation_knows_what_hosts_ask_first_and_forgets_it_with_them(
+    tmp_path: Path, isolated_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from cli.main import main
+    from hosts.mcp_greeting import NAME, Greeting
+
+    home = tmp_path / "data"
+    monkeypatch.setenv("SLOWWAVE_HOME", str(home))
+    (isolated_home / ".codex").mkdir()
+    with pytest.raises(SystemExit, match="0"):
+        main(["hosts", "install", "codex", "--json"])
+    greeting = Greeting(str(home))
+    hello = {"protocolVersion": "2025-06-18", "capabilities": {"x": {}}, "clientInfo": {"name": "c", "version": "9"}}
+    for number, (method, params) in enumerate((("initialize", hello), ("tools/list", {}), ("resources/list", {}))):
+        asked = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+        assert json.loads(greeting.answer(json.dumps(asked).encode()))["id"] == number
+    with pytest.raises(SystemExit, match="0"):
+        main(["hosts", "uninstall", "codex", "--json"])
+    assert not (home / NAME).exists()
