@@ -45,7 +45,6 @@ CONTEXT_COPIED = frozenset({"resume", "fork"})
 SETTINGS = "settings"
 SEEN = 64
 KEEP_READS = 256
-MAX_DEPTH = 64
 KEPT_OF_BLOCK = (
     "for",
     "digest",
@@ -319,6 +318,7 @@ class MemoryPolicy:
     def _make(self, call: Call, state: dict[str, Any], parts: tuple[str, ...], wanted: list[Any]) -> dict[str, Any]:
         """Builds the block anew."""
         from recall import inject
+        from recall.project_marks import project_marks
 
         project = state["project"] or _project(call.cwd)
         built = (self._build or inject.build)(
@@ -347,7 +347,7 @@ class MemoryPolicy:
             "dropped": [list(item) for item in built.dropped],
             "diagnostics": [list(item) for item in built.diagnostics],
             "project": project,
-            "project_marks": _project_marks(project),
+            "project_marks": project_marks(project, _mark),
         }
         return self._built
 
@@ -469,37 +469,6 @@ def _holds(block: dict[str, Any], wanted: list[Any], state: dict[str, Any]) -> b
         if signature is not None and max(signature[0], signature[1]) > built - RACY_NS:
             return False
     return True
-
-
-def _project_marks(project: dict[str, str]) -> list[list[Any]] | None:
-    """What tells that a folder still belongs to the project it was found to belong to, without asking again.
-
-    None where only asking tells: a work tree, whose settings lie elsewhere, or a repository without a remote, whose
-    first commit may be yet to come.
-    """
-    folder, root = project["cwd"], project["root"]
-    if not folder:
-        return None
-    marks: list[list[Any]] = []
-    for _ in range(MAX_DEPTH):
-        path = os.path.join(folder, ".git")
-        mark = _mark(path)
-        marks.append([path, mark])
-        if mark == "folder":
-            config = os.path.join(path, "config")
-            try:
-                with open(config, "rb") as file:
-                    has_remote = b'[remote "origin"]' in file.read(1 << 20)
-            except OSError:
-                return None
-            return [*marks, [config, _mark(config)]] if has_remote and folder == root else None
-        if mark is not None:
-            return None
-        above = os.path.dirname(folder)
-        if above == folder:
-            return marks
-        folder = above
-    return None
 
 
 def _mark(path: str) -> object:
