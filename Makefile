@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PYTHON ?= python3
 
-.PHONY: run test torture lint format bench bench-recall lock clean wheel-test smoke fresh-clone fault-list ci
+.PHONY: run test torture lint format bench bench-recall lock clean wheel-test smoke fresh-clone fault-list screenshots ci
 
 run: $(STAMP)
 	@$(BIN)/slowwave try --samples examples/sessions
@@ -50,6 +50,10 @@ fresh-clone:
 # Brings docs/faults.md up to the marks in the tests.
 fault-list: $(STAMP)
 	@$(BIN)/python -m tests.packaging.fault_list
+
+# The pictures of docs/dashboard.md, from the sample sessions; needs Chromium (deploy/install_browser.sh).
+screenshots: $(STAMP)
+	@$(BIN)/python -m tests.browser.screenshots docs/images
 
 ci:
 	@.ci/run

@@ -6,22 +6,18 @@ import json
 import re
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from memory import live
 from memory.clock import SystemClock
 from memory.errors import SlowwaveError, UsageError
-from memory.live import LiveRun
-from memory.processes import born
 from memory.settings import load
 from memory.state import Store
+from tests.plugins.dashboard_live import going_on
 from tests.plugins.dashboard_site import Site, serving
 
 SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
@@ -51,22 +47,6 @@ def _row(site: Site, run_id: str, outcome: str | None, detail: dict[str, Any] | 
         store.runs.start(run_id, "hook", models={"extract": "m"}, detail={"owner": "elsewhere:1:x"})
         if outcome is not None:
             store.runs.finish(run_id, outcome, detail or {})
-
-
-@contextmanager
-def going_on(home: Path, run_id: str = "r-live", **values: Any) -> Iterator[LiveRun]:
-    """A live file of this very process."""
-    import os
-    import socket
-
-    now = SystemClock().now()
-    owner = f"{socket.gethostname()}:{os.getpid()}:{run_id}"
-    run = LiveRun(run_id, "manual", owner, now - timedelta(seconds=70), now, process=born(os.getpid()), **values)
-    live._put(home / live.FOLDER, run)
-    try:
-        yield run
-    finally:
-        live._remove(home, run_id)
 
 
 def test_a_new_user_is_told_what_a_run_does_and_can_start_one(new_site: Site) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import httpx
 import uvicorn
+from fastapi import FastAPI
 
 from dashboard.app import create_app
 from dashboard.ports import Asked, HostState, Planned, ServiceState, Stage
@@ -113,6 +114,13 @@ def serving(
         allowed_hosts=allowed_hosts,
         planner=ports.plan,
     )
+    with serving_app(app, home, ports) as site:
+        yield site
+
+
+@contextmanager
+def serving_app(app: FastAPI, home: Path, ports: Recorder | None = None) -> Iterator[Site]:
+    """Serves an application whose ports are made elsewhere."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         server = uvicorn.Server(config(app))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
@@ -123,7 +131,7 @@ def serving(
         origin = f"http://127.0.0.1:{listener.getsockname()[1]}"
         try:
             with httpx.Client(base_url=origin, timeout=30, trust_env=False) as browser:
-                yield Site(home, ports, origin, browser)
+                yield Site(home, ports or Recorder(), origin, browser)
         finally:
             server.should_exit = True
             thread.join(10)
