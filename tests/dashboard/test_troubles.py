@@ -132,3 +132,35 @@ def test_the_module_serves_by_itself_on_loopback(tmp_path: Path) -> None:
         child.terminate()
         _, printed = child.communicate(timeout=20)
     assert printed.strip() == f"http://127.0.0.1:{port}/"
+
+
+@pytest.mark.fault("O30")
+def test_no_address_however_odd_breaks_the_server(read_site: Site) -> None:
+    odd = ["%00%ED%A0%80", "..%2f..%2f%0d%0aX:1", "9" * 40, "%D9%A3%3Cscript%3E"]
+    places = [
+        "/memory?project=", "/sessions?text=", "/sessions?page=", "/sessions/aaaaaaaa/events?e=", "/history?page=",
+        "/short/user/entry?entry=", "/memory/lines/", "/sources/", "/notes/", "/memory?said=", "/static/",
+        "/api/v1/sessions?offset=", "/api/v1/notes/", "/api/v1/short/",
+    ]  # fmt: skip
+    for address in (place + text for place in places for text in odd):
+        response = read_site.get(address)
+        assert response.status_code < 500, (address, response.text[:500])
+        assert "<script>" not in response.text
+
+
+@pytest.mark.fault("O30")
+def test_no_form_however_odd_breaks_the_server(new_site: Site) -> None:
+    token = b"csrf=" + new_site.csrf().encode()
+    bodies = [
+        b"&text=%ED%A0%80x",
+        b"&text=%00&name=b",
+        b"&text=a%0bb&id=c",
+        b"&text=\xff\xfe",
+        b"&a=1" * 100,
+        b"&text=x&project=zzz",
+    ]
+    for path in ("/new-note", "/short/user/file", "/short/user/delete"):
+        for body in bodies:
+            for kind in ("application/x-www-form-urlencoded", "multipart/form-data; boundary=x"):
+                response = new_site.browser.post(path, content=token + body, headers={"content-type": kind})
+                assert response.status_code < 500, (path, body, kind, response.text[:500])
