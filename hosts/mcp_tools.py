@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from memory.errors import UsageError
+from recall import entry_rules
 
 if TYPE_CHECKING:
     from recall.tools import MemoryTools
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger("slowwave.mcp")
 MAX_QUERY = 10_000
 MAX_ID = 200
-MAX_CONTENT = 50_000
 MAX_IDS = 20
 
 Scope = Literal["user", "project", "agent"]
@@ -63,14 +63,18 @@ class Why(Arguments):
 
 class Remember(Arguments):
     content: str = Field(
-        min_length=1, max_length=MAX_CONTENT, description="The fact itself, in the user's words. No secrets."
+        min_length=1,
+        max_length=entry_rules.MAX_CONTENT,
+        description="The fact itself, in the user's words. No secrets.",
     )
     title: str = Field(
         min_length=1,
-        max_length=200,
+        max_length=entry_rules.MAX_TITLE,
         description="What it is about, so that it is found again: 'New test framework', not 'the thing from today'.",
     )
-    topic: str = Field("general", min_length=1, max_length=100, description="What it belongs to, e.g. testing.")
+    topic: str = Field(
+        "general", min_length=1, max_length=entry_rules.MAX_TOPIC, description="What it belongs to, e.g. testing."
+    )
     scope: Scope = Field(
         "project",
         description="project: this code base. user: everywhere; only when the user says so. agent: this session alone.",
@@ -96,7 +100,7 @@ class Forget(Arguments):
 class List(Arguments):
     scope: Literal["", "user", "project", "agent"] = Field("", description="Only this scope.")
     tier: Literal["", "profile", "log", "note"] = Field("", description="Only this tier.")
-    topic: str = Field("", max_length=100, description="Only this topic.")
+    topic: str = Field("", max_length=entry_rules.MAX_TOPIC, description="Only this topic.")
     limit: int = Field(50, ge=1, le=200, description="Most entries to list.")
     offset: int = Field(0, ge=0, description="Where to go on in a long list.")
 

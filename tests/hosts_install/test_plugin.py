@@ -74,3 +74,30 @@ def test_the_hook_runs_isolated_in_the_interpreter_it_was_installed_with(tmp_pat
     program.chmod(0o755)
     done = run_hook(tmp_path / "a home", f"{folder}:/usr/bin:/bin" if place == "bin" else "/usr/bin:/bin", "payload")
     assert done.stdout == f"-I|{program}|claude|payload"
+
+
+@pytest.mark.parametrize("place", ["bin", ".local/bin", ""])
+def test_the_memory_tools_start_the_same_way_and_say_where_slowwave_is_not_installed(
+    tmp_path: Path, place: str
+) -> None:
+    folder = tmp_path / "a home" / (place or "elsewhere")
+    folder.mkdir(parents=True)
+    interpreter = tmp_path / "python3"
+    interpreter.write_text('#!/bin/sh\nprintf "%s|" "$@"\n', "utf-8")
+    interpreter.chmod(0o755)
+    program = folder / "slowwave"
+    program.write_text(f"#!{interpreter}\nprint()\n", "utf-8")
+    program.chmod(0o755)
+    done = subprocess.run(
+        ["/bin/sh", str(PLUGIN / "scripts" / "mcp.sh")],
+        env={
+            "HOME": str(tmp_path / "a home"),
+            "PATH": f"{folder}:/usr/bin:/bin" if place == "bin" else "/usr/bin:/bin",
+        },
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=20,
+    )
+    assert done.stdout == (f"-I|{program}|mcp|" if place else "")
+    assert ("not installed" in done.stderr) is (not place)

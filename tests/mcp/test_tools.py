@@ -284,6 +284,58 @@ def test_a_session_slowwave_started_itself_gets_nothing(home: Home, monkeypatch:
     inside(home.shop, steps)
 
 
+# -- what is kept ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("P013", "P014")
+def test_what_a_session_keeps_to_itself_outlives_a_change_of_settings_and_reaches_no_other_client(home: Home) -> None:
+    async def keep(client: Client) -> None:
+        await ask(
+            client, "memory_remember", content="The branch under test is lighthouse.", title="Branch", scope="agent"
+        )
+        (home.bench.settings.home / "config.toml").write_text("[mcp]\nmax_chars = 9000\n", "utf-8")
+        assert "lighthouse" in await ask(client, "memory_recall", query="which branch is under test")
+
+    inside(home.shop, keep)
+    found = inside(home.shop, lambda client: ask(client, "memory_recall", query="which branch is under test"))
+    assert "lighthouse" not in found
+    files = [path for path in home.bench.settings.home.rglob("*") if path.is_file()]
+    assert not any(b"lighthouse" in path.read_bytes() for path in files)
+
+
+@pytest.mark.req("P025", "P027", "P067")
+def test_the_four_steps_of_an_agreement_keep_find_correct_forget(home: Home) -> None:
+    about = {"topic": "testing", "title": "New test framework"}
+
+    async def steps(client: Client) -> str:
+        await ask(client, "memory_remember", content="New tests use Jest.", **about)
+        assert "Updated" in await ask(client, "memory_remember", content="New tests use Vitest.", **about)
+        found = await ask(client, "memory_recall", query="which framework do new tests use")
+        assert "Vitest" in found
+        assert "Jest" not in found
+        listed = await ask(client, "memory_list", topic="testing")
+        assert "testing/New test framework" in listed
+        (entry,) = ids_in(listed)
+        assert "Forgotten" in await ask(client, "memory_forget", id=entry)
+        assert "Vitest" not in await ask(client, "memory_recall", query="which framework do new tests use", near=True)
+        return await refused(client, "memory_forget", id=entry)
+
+    assert "nothing was" in inside(home.shop, steps)
+
+
+@pytest.mark.fault("M48")
+def test_an_agent_takes_nothing_away_that_is_the_users(home: Home) -> None:
+    home.bench.workspace.write_note("office", "The office closes at six.")
+
+    async def steps(client: Client) -> list[str]:
+        asked = ("note:office", home.in_shop, "line:1", f"{home.in_shop}#2")
+        return [await refused(client, "memory_forget", id=name) for name in asked]
+
+    assert all("person" in said or "command line" in said or "nothing was" in said for said in inside(home.shop, steps))
+    assert home.bench.workspace.notes().notes
+    assert "8080" in inside(home.shop, lambda client: ask(client, "memory_recall", query="gateway port"))
+
+
 # -- resources ---------------------------------------------------------------------------------------------------------
 
 

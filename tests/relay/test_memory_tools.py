@@ -22,8 +22,6 @@ WHAT = {"scope": "project", "tier": "profile", "topic": "releases", "title": "Re
 CONTENT = f"Every release of {CANARY} waits for the night build."
 ASK = {"query": "release rule night build"}
 DONE = Step(say="Done.")
-WAIT = Step(say="One moment.", run="sleep 4")
-"""Hosts start servers beside the first request; a loaded machine needs a moment."""
 
 
 def load(tool: str) -> Step:
@@ -56,12 +54,12 @@ class Played:
 
 def story(entry: str) -> list[Said]:
     asks = {
-        "claude": (WAIT, load("memory_recall"), use("memory_recall", **ASK), DONE),
-        "codex": (WAIT, use("memory_recall", **ASK), DONE),
+        "claude": (load("memory_recall"), use("memory_recall", **ASK), DONE),
+        "codex": (use("memory_recall", **ASK), DONE),
         "pi": (use("memory_recall", **ASK), DONE),
     }
-    forget = (WAIT, load("memory_forget"), use("memory_forget", id=entry), DONE)
-    keep = (WAIT, use("memory_remember", **WHAT, content=CONTENT), DONE)
+    forget = (load("memory_forget"), use("memory_forget", id=entry), DONE)
+    keep = (use("memory_remember", **WHAT, content=CONTENT), DONE)
     return [
         Said("keep", "codex", "shop", "Keep our release rule in mind.", keep),
         *(Said(host, host, "shop-two", f"What is the rule, {host}?", steps) for host, steps in asks.items()),
@@ -95,6 +93,11 @@ def played(tmp_path_factory: pytest.TempPathFactory, hosts_folder: Path) -> Iter
         ]
         found.status = world.slowwave("hosts", "status")
         yield found
+
+
+def test_the_tools_are_there_with_the_first_request_of_a_session(played: Played) -> None:
+    for name in ("keep", "claude", "codex", "pi"):
+        assert "memory_recall" in json.dumps(played.bodies[name][0]), name
 
 
 @pytest.mark.req("P008", "P067")
