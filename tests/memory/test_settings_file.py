@@ -28,7 +28,7 @@ idle_hours=0
 input = 1
 output = 2.5
 """
-PATH = Path("/home/u/config.toml")
+PATH = Path("/home/dev/config.toml")
 
 
 def change(text: str, changes: Changes) -> str:
