@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from pathlib import Path
 
 import httpx
 import pytest
 
+from dashboard.pages import NAVIGATION, ROUTERS
 from dashboard.security import HEADERS, MAX_BODY
 from tests.plugins.dashboard_site import Site, serving
 
@@ -93,14 +95,48 @@ def test_every_answer_forbids_foreign_scripts_frames_and_caching(empty_site: Sit
 
 
 def test_no_page_has_a_script_a_style_or_a_handler_of_its_own(read_site: Site) -> None:
-    for path in ("/memory", "/login", "/nothing"):
+    for path in (
+        "/login",
+        "/nothing",
+        "/new-note",
+        "/short/user/new",
+        "/history/1",
+        *(address for _, address in NAVIGATION),
+    ):
         text = read_site.get(path).text
-        assert "<style" not in text
-        assert " style=" not in text
-        assert "<script>" not in text
-        assert " on" not in text.split("<body>")[0]
-        assert "http://" not in text
-        assert "https://" not in text
+        assert "<style" not in text, path
+        assert " style=" not in text, path
+        assert "<script>" not in text, path
+        assert not re.search(r"<[^>]* on[a-z]+=", text), path
+        for target in re.findall(r"""(?:src|href|action)=["']([^"']*)""", text):
+            assert target.startswith(("/", "#", "?")), (path, target)
+            assert not target.startswith("//"), (path, target)
+
+
+def _posts() -> list[str]:
+    """Every address of a page that takes a form, its variables filled in."""
+    filled = {
+        "key": "0" * 16,
+        "source_id": "0" * 16,
+        "number": "1",
+        "name": "x",
+        "scope": "user",
+        "run_id": "r",
+        "host": "pi",
+    }
+    routes = [
+        route for router in ROUTERS for route in router.routes if "POST" in (getattr(route, "methods", None) or ())
+    ]
+    paths = [str(getattr(route, "path", "")) for route in routes]
+    return [re.sub(r"{(\w+)(?::\w+)?}", lambda match: filled.get(match[1], "x"), path) for path in paths]
+
+
+@pytest.mark.fault("O30")
+@pytest.mark.parametrize("address", _posts())
+def test_every_form_is_refused_without_its_token(empty_site: Site, address: str) -> None:
+    response = empty_site.browser.post(address, data={"csrf": "0" * 64}, headers={"origin": empty_site.origin})
+    assert response.status_code == 403, response.text[:300]
+    assert empty_site.ports.asked == []
 
 
 @pytest.mark.fault("O30")
