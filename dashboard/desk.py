@@ -30,7 +30,7 @@ from dashboard.errors import CsrfError
 from dashboard.i18n import Language
 from dashboard.ports import HostSetup, Planner, Runs, no_planner
 from dashboard.security import CSRF_COOKIE, CSRF_FIELD, MAX_BODY, Guard, cookies
-from dashboard.shown import shown
+from dashboard.shown import prose, shown
 from dashboard.tracing import Transcripts
 from memory.clock import Clock
 from memory.errors import SettingsError
@@ -152,6 +152,10 @@ class Visitor:
         """Text of sessions or memory, safe to be shown."""
         return shown(text, self.redactor)
 
+    def prose(self, text: object) -> Markup:
+        """A line of memory: as `shown`, with what stands in backticks as code."""
+        return prose(text, self.redactor)
+
     def page(self, template: str, *, status: int = 200, **context: Any) -> Response:
         """A rendered page; sets the CSRF cookie of a browser that has none."""
         from dashboard.pages import NAVIGATION
@@ -162,6 +166,7 @@ class Visitor:
                 "t": self.t,
                 "word": self.word,
                 "s": self.shown,
+                "prose": self.prose,
                 "when": self.when,
                 "ago": self.ago,
                 "language": self.language,

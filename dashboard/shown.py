@@ -22,6 +22,15 @@ def shown(text: object, redactor: Redactor) -> Markup:
     return visible(redactor.redact(str(text)))
 
 
+def prose(text: object, redactor: Redactor) -> Markup:
+    """As `shown`, with what stands in backticks as code. Redacted as a whole: a secret may reach over a backtick."""
+    bits = redactor.redact(str(text)).split("`")
+    if len(bits) % 2 == 0:  # a backtick without its fellow is only a sign
+        return visible("`".join(bits))
+    pieces = [Markup("<code>{}</code>").format(visible(bit)) if at % 2 else visible(bit) for at, bit in enumerate(bits)]
+    return Markup("").join(pieces)
+
+
 def plain(text: str, redactor: Redactor) -> str:
     """The same for JSON: redacted, invisible signs as `<U+202E>`."""
     clean = redactor.redact(text)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dashboard.desk import local_path
-from dashboard.shown import plain, shown, visible
+from dashboard.shown import plain, prose, shown, visible
 from memory.redact import Redactor
 from memory.settings import RedactSettings
 
@@ -43,6 +43,13 @@ def test_ordinary_text_is_shown_as_it_is(text: str) -> None:
 
 def test_json_gets_the_same_text_without_markup() -> None:
     assert plain("a\u202eb <b>\x1b", REDACTOR) == "a<U+202E>b <b><U+001B>"
+
+
+def test_what_stands_in_backticks_is_code_and_nothing_else_is() -> None:
+    assert prose("run `make <b>` twice", REDACTOR) == "run <code>make &lt;b&gt;</code> twice"
+    assert prose("one ` alone", REDACTOR) == "one ` alone"
+    secret = "hunter2-Xk93jdlq02"
+    assert secret not in prose(f"`password`: {secret}", REDACTOR) or secret in shown(f"`password`: {secret}", REDACTOR)
 
 
 def test_writing_that_needs_joiners_keeps_them() -> None:
