@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dashboard.pages import common, costs, history, memory, notes, runs, sessions, settings
+from dashboard.pages import common, costs, entries, history, memory, notes, runs, sessions, settings
 
-PAGES = (common, memory, sessions, runs, history, notes, costs, settings)
+PAGES = (common, memory, sessions, runs, history, notes, entries, costs, settings)
 ROUTERS = [page.router for page in PAGES]
 
 NAVIGATION = [

@@ -24,7 +24,7 @@ Scope = Annotated[Literal["user", "project"], Path()]
 
 @router.get("/notes")
 def notes(look: AnyLook, project: Project = "") -> Response:
-    reading = look.workspace.notes()
+    reading, topics = look.workspace.notes(), look.workspace.topics.read()
     projects = confirmed.projects(look.store)
     place, problem = None, ""
     if project:
@@ -37,7 +37,9 @@ def notes(look: AnyLook, project: Project = "") -> Response:
         "notes.html",
         notes=reading.notes,
         diagnostics=reading.diagnostics,
-        names={one.id: one.name for one in projects},
+        entries=topics.entries,
+        entry_problems=topics.problems,
+        names={**(topics.projects or {}), **{one.id: one.name for one in projects}},
         projects=projects,
         project=project,
         places=[(one, one.read()) for one in (user, place) if one is not None],

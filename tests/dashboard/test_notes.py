@@ -14,6 +14,7 @@ from memory.model import RolloutId
 from memory.project import project_of
 from memory.settings import load
 from memory.state import RolloutRow, Store
+from recall.tools import MemoryTools
 from tests.plugins.dashboard_site import Site
 
 SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
@@ -229,3 +230,22 @@ def test_while_another_process_writes_the_page_says_that_and_keeps_what_was_type
     assert busy.status_code == 409
     assert "Another process is writing" in busy.text
     assert "Typed words" in busy.text
+
+
+def test_entries_of_topics_are_listed_read_and_forgotten(new_site: Site) -> None:
+    new_site.text("/notes")
+    tools = MemoryTools.of_folder(load(home=new_site.home), None, asker="agent")
+    try:
+        kept = tools.remember(
+            scope="user", tier="log", topic="testing", title="Framework <b>", content="New tests use Vitest.\nAlways."
+        )
+    finally:
+        tools.close()
+    text = new_site.text("/notes")
+    assert "Framework &lt;b&gt;" in text
+    assert "by an agent" in text
+    address = f"/entries/{kept.id.removeprefix('mem:')}"
+    assert "Always." in new_site.text(address)
+    assert "is forgotten" in new_site.post(f"{address}/forget").text
+    assert "Framework" not in new_site.text("/notes")
+    assert new_site.get(address).status_code == 404
