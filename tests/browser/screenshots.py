@@ -28,6 +28,11 @@ MAX_BYTES = 150_000
 DAYS = 4
 Scheme = Literal["light", "dark"]
 SCHEMES: tuple[Scheme, ...] = ("light", "dark")
+AT_HOME = """folder => {
+  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (texts.nextNode()) texts.currentNode.data = texts.currentNode.data.replaceAll(folder, "/home/dev");
+}"""
+"""The folder of the pictures is a temporary one; a person's is not."""
 NOTE = "Deployments of the shop go out on Tuesdays; ask before changing the date."
 
 
@@ -69,6 +74,7 @@ def _shoot(stand: Stand, browser: Browser, scheme: Scheme, folder: Path, clock: 
 
     def take(name: str, path: str) -> None:
         page.goto(stand.url(path), wait_until="load")
+        page.evaluate(AT_HOME, str(stand.site.home.parents[2]))
         page.wait_for_timeout(150)
         _save(page, folder / f"{name}-{scheme}.png")
 
