@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+from cli import PARENT
 from memory.errors import UsageError
 
 
@@ -39,7 +40,9 @@ def serve(
     if not http:
         if host or port is not None or name:
             raise UsageError("--host, --port and --name belong to --http.", hint="Add --http, or leave them out.")
-        mcp_server.stdio(project)
+        if sys.stdin.isatty():
+            print("slowwave mcp waits for a host on standard input; Ctrl-C ends it.", file=sys.stderr)
+        mcp_server.stdio(project, PARENT)
     else:
         mcp_server.http(project, mcp_server.Listen(host, port, name))
 

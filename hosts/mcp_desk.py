@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 MAX_CLIENTS = 64
 """Sessions whose tools are kept; the one that was quiet longest goes first."""
+STDIO = "stdio"
+"""The one client of a server on standard input; for the count of uses it gets a name of its own."""
 ALWAYS = frozenset({"memory_status"})
 """Tools that answer while memory is switched off."""
 _log = logging.getLogger("slowwave.mcp")
@@ -71,7 +73,7 @@ class Desk:
             self._tools[key] = MemoryTools(
                 settings,
                 viewer,
-                session=client,
+                session="" if client == STDIO else client,
                 forgetting=lambda note: forget_note(settings, note),
                 entries=self._entries.pop(key, entries),
             )

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 LOOK_SECONDS = 0.5
 """How often the server looks whether its client is still there."""
+SILENT_SECONDS = 60.0
+"""How long a client may take for its first word; hosts speak at once."""
 GRACE_SECONDS = 1.0
 """How long an ended server may take to finish what it has begun."""
 MAX_LINE_BYTES = 4 << 20
@@ -54,6 +56,8 @@ class Pipes:
         self._early: list[bytes] = []
         self._lines: asyncio.Queue[str | None] = asyncio.Queue()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self.heard = threading.Event()
+        """Set when something was said."""
         self._opened = threading.Event()
         self._left: Callable[[], None] = lambda: os._exit(0)
         threading.Thread(target=self._read, daemon=True, name="slowwave-input").start()
@@ -111,9 +115,11 @@ class Pipes:
 
     def _chunk(self) -> bytes:
         try:
-            return os.read(self._in, _CHUNK)
+            found = os.read(self._in, _CHUNK)
         except OSError:
             return b""
+        self.heard.set()
+        return found
 
     # What the SDK's transport asks of a text file.
 
@@ -183,16 +189,27 @@ class Life:
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
-        self._parent = os.getppid()
         self._ended = threading.Event()
         self._cancel: Callable[[], None] = lambda: os._exit(0)
 
-    def begin(self, *, with_client: bool) -> None:
-        """Before anything slow. `with_client`: the server ends when whoever started it is gone."""
+    def begin(self) -> None:
+        """Before anything slow."""
         signal.signal(signal.SIGTERM, lambda *_: self.end("it was told to"))
         signal.signal(signal.SIGINT, lambda *_: self.end("it was told to"))
-        if with_client:
-            threading.Thread(target=self._look, daemon=True, name="slowwave-client").start()
+
+    def watch(self, parent: int, heard: threading.Event) -> None:
+        """The server ends when its client, the process `parent`, is gone, and when nobody ever speaks to it: then the
+        client was gone before it could be told from whoever inherits its children."""
+
+        def look() -> None:
+            begun = time.monotonic()
+            while not self._ended.wait(LOOK_SECONDS):
+                if os.getppid() != parent:
+                    self.end("its client is gone")
+                elif not heard.is_set() and time.monotonic() - begun > SILENT_SECONDS:
+                    self.end("nobody speaks to it")
+
+        threading.Thread(target=look, daemon=True, name="slowwave-client").start()
 
     def serving(self, cancel: Callable[[], None]) -> None:
         """Inside the event loop: from now on the end is `cancel`, called there."""
@@ -218,11 +235,6 @@ class Life:
         """After the event loop: waits for what was begun."""
         self._ended.set()
         self._worker.finish(GRACE_SECONDS)
-
-    def _look(self) -> None:
-        while not self._ended.wait(LOOK_SECONDS):
-            if os.getppid() != self._parent:
-                self.end("its client is gone")
 
     def _last(self) -> None:
         time.sleep(GRACE_SECONDS)

@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hosts.mcp_desk import STDIO, Desk
 from hosts.mcp_greeting import Greeting
 from hosts.mcp_life import Life, Pipes, Worker
 from hosts.mcp_words import says, unexpected
@@ -67,7 +68,6 @@ class MemoryServer:
 
     def __init__(self, worker: Worker, project: Path | None, own: Path | None, *, warm: bool = True) -> None:
         """`project` and `own` as `Places` has them; `warm`: what answering takes is loaded before it is asked for."""
-        from hosts.mcp_desk import Desk
         from hosts.mcp_place import Places
 
         self.worker = worker
@@ -217,16 +217,18 @@ class MemoryServer:
 def client_of(context: Context) -> str:
     """A name for the session of a client: what is remembered for it alone, and its project, hang on it."""
     headers = getattr(context.request, "headers", None)
-    return "stdio" if headers is None else headers.get("mcp-session-id") or ""
+    return STDIO if headers is None else headers.get("mcp-session-id") or ""
 
 
 # -- running it --------------------------------------------------------------------------------------
 
 
-def stdio(project: Path | None) -> None:
-    """Serves the client at the other end of standard input and output, until it is gone."""
-    pipes, worker, life = _begin(with_client=True, wire=True)
-    assert pipes is not None
+def stdio(project: Path | None, parent: int) -> None:
+    """Serves the client at the other end of standard input and output, until it is gone. `parent` is its process."""
+    greeting = None if switches.is_own_session() else Greeting(switches.process_home())
+    pipes, worker = Pipes(greeting), Worker()
+    life = _begin(worker)
+    life.watch(parent, pipes.heard)
     server = _slowly(lambda: MemoryServer(worker, project, Path.cwd()).sdk())
     asyncio.run(_talk(server, pipes, life))
     life.over()
@@ -245,11 +247,12 @@ def http(project: Path | None, listen: Listen) -> None:
     token = mcp_http.token_for(settings.home, said, host)
     listener = mcp_http.listen(host, port)
     port = listener.getsockname()[1]
-    _, worker, life = _begin(with_client=False, wire=False)
+    worker = Worker()
+    life = _begin(worker)
     names = mcp_http.names_of(host, port, (*settings.mcp.names, *listen.names))
     server = _slowly(lambda: MemoryServer(worker, project, None).sdk())
     print(f"slowwave: http://{names[0]}{mcp_http.PATH}", flush=True)  # noqa: T201  # no protocol on this output
-    kept = "the one in mcp.token of the settings" if said else f"in {settings.home / mcp_http.TOKEN_FILE}"
+    kept = "the one you have set" if said else f"in {settings.home / mcp_http.TOKEN_FILE}"
     print(f"slowwave: the token is {kept}; Ctrl-C ends the server", flush=True)  # noqa: T201
     asyncio.run(mcp_http.serve(server, listener, token, names, life.serving))
     life.over()
@@ -257,14 +260,11 @@ def http(project: Path | None, listen: Listen) -> None:
     os._exit(0)
 
 
-def _begin(*, with_client: bool, wire: bool) -> tuple[Pipes | None, Worker, Life]:
-    greeting = Greeting(switches.process_home()) if wire and not switches.is_own_session() else None
-    pipes = Pipes(greeting) if wire else None
+def _begin(worker: Worker) -> Life:
     _log_to_stderr()
-    worker = Worker()
     life = Life(worker)
-    life.begin(with_client=with_client)
-    return pipes, worker, life
+    life.begin()
+    return life
 
 
 def _slowly(make: Callable[[], Server[Any]]) -> Server[Any]:

@@ -23,6 +23,7 @@ HELLO = {
     "jsonrpc": "2.0", "id": 1, "method": "initialize",
     "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}},
 }  # fmt: skip
+ROOT = Path(__file__).parents[2]
 STARTED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
 
 
@@ -130,7 +131,7 @@ def test_a_killed_client_takes_its_server_with_it_though_its_pipe_stays_open(
         while not told.exists():
             time.sleep(0.01)
         server, holder = (int(word) for word in told.read_text("utf-8").split())
-        time.sleep(0.2 if busy else 1.5)
+        time.sleep(0.5 if busy else 1.5)
         assert is_alive(server)
         client.kill()
         client.wait()
@@ -143,6 +144,20 @@ def test_a_killed_client_takes_its_server_with_it_though_its_pipe_stays_open(
         client.kill()
         if holder:
             os.kill(holder, signal.SIGKILL)
+
+
+def test_a_server_nobody_ever_speaks_to_ends(home: Home) -> None:
+    """Its client may have been gone before the server could see who it was."""
+    code = (
+        "import os; from hosts import mcp_life, mcp_server; mcp_life.SILENT_SECONDS = 0.5;"
+        "mcp_server.stdio(None, os.getppid())"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, env=home.environment, stdin=subprocess.PIPE)
+    try:
+        assert process.wait(20) == 0
+    finally:
+        process.kill()
+        process.communicate()
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
@@ -180,7 +195,7 @@ main(["mcp"])
 
 
 def test_whatever_prints_or_reads_in_the_process_reaches_neither_the_protocol_nor_its_input(home: Home) -> None:
-    code = NOISY.format(root=str(Path(__file__).parents[2]))
+    code = NOISY.format(root=str(ROOT))
     messages = [HELLO, STARTED, *_junk(), {"jsonrpc": "2.0", "id": 2, "method": "ping"}, _search(3)]
     process = subprocess.Popen(
         [sys.executable, "-c", code],

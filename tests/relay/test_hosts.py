@@ -153,13 +153,15 @@ def wait_for(path: Path) -> None:
 
 
 def test_the_plugin_brings_memory_and_the_command_without_any_setting(machine: Open) -> None:
-    with machine(Said("ask", "claude", "shop", "Hello?", DONE)) as world:
-        program = world.bench.bin / "slowwave-hook"
-        program.symlink_to(Path(sys.executable).with_name("slowwave-hook"))
-        (body,) = with_memory(world).say("ask", more=["--plugin-dir", str(PLUGIN)])
-        (text,) = blocks(body)
+    wait = Step(say="One moment.", run="sleep 3")
+    with machine(Said("ask", "claude", "shop", "Hello?", (wait, *DONE))) as world:
+        for program in ("slowwave-hook", "slowwave"):
+            (world.bench.bin / program).symlink_to(Path(sys.executable).with_name(program))
+        first, last = with_memory(world).say("ask", more=["--plugin-dir", str(PLUGIN)])
+        (text,) = blocks(first)
         assert "New tests use Vitest." in text
-        assert "slowwave:remember" in json.dumps(body)
+        assert "slowwave:remember" in json.dumps(first)
+        assert "mcp__plugin_slowwave_slowwave__memory_recall" in json.dumps(last)
 
 
 @pytest.mark.req("P012")
