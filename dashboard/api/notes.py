@@ -18,6 +18,7 @@ from recall import short
 
 router = APIRouter()
 Name = Annotated[str, Path(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
+EntryId = Annotated[str, Path(pattern=r"^mem:[0-9a-f]{12}$")]
 Project = Annotated[str, Query(pattern=r"^([0-9a-f]{12}|unknown)?$")]
 Scope = Annotated[Literal["user", "project"], Path()]
 Text = Annotated[str, Field(max_length=keeping.MAX_TEXT)]
@@ -90,6 +91,25 @@ class Forgotten(Answer):
     version: int | None
 
 
+class TopicEntry(Answer):
+    """What a memory tool keeps. `scope` is `user` or a project's id; `by` is who wrote it, empty where nobody knows."""
+
+    id: str
+    scope: str
+    tier: str
+    topic: str
+    title: str
+    text: str
+    by: str
+
+
+class Entries(Answer):
+    """All entries of topics; `problems` say which files could not be read."""
+
+    entries: list[TopicEntry]
+    problems: list[str]
+
+
 class Check(Answer):
     """Whether a text could be saved, and a sentence about it."""
 
@@ -153,6 +173,37 @@ def forget_note(look: AnyLook, name: Name) -> Forgotten:
     """Forgets a note for good, with the lines that only it supports."""
     keeping.note_of(look, name)
     report = look.long_memory().forget(notes=[name])
+    return Forgotten(lines=len(report.lines), kept=report.kept, version=report.version)
+
+
+# -- entries of topics --------------------------------------------------------------------------------
+
+
+@router.get("/entries", tags=["entries"])
+def read_entries(look: AnyLook) -> Entries:
+    """What the memory tools keep, of every project."""
+    reading, clean = look.workspace.topics.read(), look.redactor
+    return Entries(
+        entries=[
+            TopicEntry(
+                id=one.id,
+                scope=one.scope,
+                tier=one.tier,
+                topic=plain(one.topic, clean),
+                title=plain(one.title, clean),
+                text=plain(one.body, clean),
+                by=one.record.by,
+            )
+            for one in reading.entries
+        ],
+        problems=[plain(text, clean) for text in reading.problems],
+    )
+
+
+@router.delete("/entries/{entry}", tags=["entries"], dependencies=CHANGING)
+def forget_entry(look: AnyLook, entry: EntryId) -> Forgotten:
+    """Forgets an entry for good."""
+    report = look.long_memory().forget(entries=[entry])
     return Forgotten(lines=len(report.lines), kept=report.kept, version=report.version)
 
 

@@ -75,7 +75,7 @@ def test_every_change_is_refused_without_the_token_of_this_client(empty_site: Si
     for path, operations in schema.raw_schema["paths"].items():
         address = path
         for name, value in {
-            "key": "0" * 16, "source": "0" * 16, "number": "1", "other": "1", "name": "x", "entry": "x",
+            "key": "0" * 16, "source": "0" * 16, "number": "1", "other": "1", "name": "x", "entry": "mem:" + "0" * 12,
             "scope": "user", "project": "0" * 12,
         }.items():  # fmt: skip
             address = address.replace("{" + name + "}", value)

@@ -246,6 +246,8 @@ def test_entries_of_topics_are_listed_read_and_forgotten(new_site: Site) -> None
     assert "by an agent" in text
     address = f"/entries/{kept.id.removeprefix('mem:')}"
     assert "Always." in new_site.text(address)
+    (entry,) = new_site.get("/api/v1/entries").json()["entries"]
+    assert (entry["id"], entry["by"], entry["scope"]) == (kept.id, "agent", "user")
     assert "is forgotten" in new_site.post(f"{address}/forget").text
     assert "Framework" not in new_site.text("/notes")
     assert new_site.get(address).status_code == 404
