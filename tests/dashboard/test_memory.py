@@ -79,6 +79,20 @@ def test_a_line_leads_to_its_source_and_to_the_very_events_of_the_session(read_s
     assert re.search(r"/events\?e=\d+#e\d+", source)
 
 
+def _backticks(page: str) -> str:
+    """The page with its code as the memory writes it."""
+    return page.replace("<code>", "`").replace("</code>", "`")
+
+
+def test_what_stands_in_backticks_is_shown_as_code(read_site: Site) -> None:
+    lines = read_site.get("/api/v1/memory").json()["lines"]
+    text = next(line["text"] for line in lines if "`" in line["text"])
+    code = html.escape(text.split("`")[1])
+    page = read_site.text("/memory")
+    assert f"<code>{code}</code>" in page
+    assert f"`{code}`" not in page
+
+
 @pytest.mark.req("Z105")
 def test_forgetting_a_line_shows_what_goes_asks_and_then_it_is_gone(site: Site) -> None:
     line = _first_line(site)
@@ -86,11 +100,11 @@ def test_forgetting_a_line_shows_what_goes_asks_and_then_it_is_gone(site: Site) 
     address = f"/memory/lines/{line['key']}"
     preview = site.text(f"{address}/forget")
     assert text in preview
-    assert text in site.text("/memory")
+    assert text in _backticks(site.text("/memory"))
     after = site.post(f"{address}/forget")
     assert after.url.path == "/memory"
     assert "Forgotten for good" in after.text
-    assert text not in after.text
+    assert text not in _backticks(after.text)
     gone = site.get(address)
     assert gone.status_code == 404
     assert "not in the summary any more" in gone.text
