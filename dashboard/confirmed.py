@@ -26,6 +26,10 @@ from recall.policy import TRAITS, parts_of
 from recall.scope import Published, Source, Viewer
 
 
+_STRANGER = Viewer("0" * 12, "\0")
+"""A project to which nothing belongs."""
+
+
 @dataclass(frozen=True, slots=True)
 class Shown:
     """One line. `key` names it as long as its words stay the same; `projects` are ids of those that see it, none of
@@ -98,10 +102,10 @@ def line_of(published: Published, key: str) -> Shown:
 
 
 def _whose(line: scope.Line, sources: Mapping[str, Source]) -> tuple[tuple[str, ...], bool]:
+    """The projects its sources belong to, and whether every project sees it: what a stranger sees, everybody does."""
     cited = [sources[name] for name in line.citations if name in sources]
     projects = tuple(dict.fromkeys(source.project for source in cited if source.project and not source.everywhere))
-    everywhere = line.section == scope.PROFILE or any(source.everywhere for source in cited) or len(projects) >= 2
-    return projects, everywhere
+    return projects, scope.is_visible(line, sources, _STRANGER)
 
 
 def head(store: Store) -> VersionHead | None:

@@ -7,6 +7,7 @@ from http import HTTPStatus
 from memory.errors import (
     FencedError,
     InputsChangedError,
+    ModelError,
     SettingsError,
     SlowwaveError,
     StateBusyError,
@@ -33,6 +34,8 @@ def status_of(error: SlowwaveError) -> HTTPStatus:
         return HTTPStatus.CONFLICT
     if isinstance(error, UsageError | SettingsError):
         return HTTPStatus.BAD_REQUEST
+    if isinstance(error, ModelError):
+        return HTTPStatus.BAD_GATEWAY
     if type(error) is WorkspaceError:
         return HTTPStatus.BAD_REQUEST  # a note that cannot be kept as it was sent, a version that is damaged
     return HTTPStatus.INTERNAL_SERVER_ERROR

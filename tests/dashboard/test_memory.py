@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import itertools
 import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -13,18 +14,20 @@ import httpx
 import pytest
 
 from consolidate.byhand import change_by_hand
+from dashboard import confirmed
 from memory import locks
 from memory.clock import SystemClock
-from memory.documents import claims
+from memory.documents import claims, print_summary
 from memory.errors import StorageError
 from memory.model import RolloutId
 from memory.project import project_of
 from memory.runtime import open_runtime
 from memory.settings import load
 from memory.state import Lease, RolloutRow, Store
+from recall import scope
 from tests.plugins.dashboard_site import Site, serving
 from tests.plugins.hook_runner import run
-from tests.plugins.published import HERE, PREFERENCES, publish
+from tests.plugins.published import HERE, PREFERENCES, THERE, publish
 
 
 def test_a_new_user_is_told_the_command_to_begin_with(empty_site: Site) -> None:
@@ -160,6 +163,20 @@ def test_the_view_of_a_project_marks_what_it_does_not_see_and_shows_the_very_blo
     assert hidden
     assert all(text not in block for text in hidden)
     assert page.count("not shown to this project") == page.count('class="claim unseen"') > 0
+
+
+@pytest.mark.req("C063")
+def test_every_project_is_said_to_see_a_line_only_where_every_project_does() -> None:
+    sources = {"aaaaaaaa": HERE, "bbbbbbbb": THERE, "cccccccc": "unknown", "note:n": ""}
+    known = {name: scope.Source(project, not project) for name, project in sources.items()}
+    marks = [names for count in (1, 2, 3) for names in itertools.combinations(known, count)]
+    text = print_summary(
+        {PREFERENCES: [f"Line {at} " + " ".join(f"[{one}]" for one in m) for at, m in enumerate(marks)]}
+    )
+    viewers = [scope.Viewer(project, project) for project in (HERE, THERE, "eeeeeeeeeeee")]
+    for one in confirmed.lines(scope.Published(text=text, sources=known)):
+        line = next(line for line in scope.lines_of(text) if line.number == one.claim.line)
+        assert one.everywhere is all(scope.is_visible(line, known, viewer) for viewer in viewers), one.claim.text
 
 
 @pytest.mark.parametrize("project", ["ffffffffffff", "../x", "a" * 13])
