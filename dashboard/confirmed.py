@@ -25,7 +25,6 @@ from recall import inject, scope
 from recall.policy import TRAITS, parts_of
 from recall.scope import Published, Source, Viewer
 
-
 _STRANGER = Viewer("0" * 12, "\0")
 """A project to which nothing belongs."""
 
