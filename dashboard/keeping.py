@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -12,7 +13,7 @@ from dashboard.confirmed import Shown
 from dashboard.desk import Look
 from memory import support
 from memory.errors import InputsChangedError, UnknownReference, UsageError, WorkspaceError
-from memory.project import Project
+from memory.project import UNKNOWN, Project
 from memory.workspace import Note
 from memory.workspace.layout import check_note_name
 from memory.workspace.notes import check_new
@@ -123,7 +124,7 @@ def pin(look: Look, one: Shown, *, pinned: bool) -> list[str]:
         return [_rewritten(look, note, project=_project_of(note), pinned=pinned) for note in behind]
     if not pinned:
         raise UsageError("This line is not pinned.", hint="Nothing was changed.")
-    return [write_note(look, one.claim.text, name="", project=_home_of(look, one), pinned=True, new=True).id]
+    return [write_note(look, one.claim.text, name="", project=_home_of(one), pinned=True, new=True).id]
 
 
 def widen(look: Look, one: Shown) -> list[str]:
@@ -149,10 +150,13 @@ def narrow(look: Look, one: Shown, project: str) -> list[str]:
     return [_rewritten(look, note, project=chosen, pinned=note.pinned) for note in behind]
 
 
-def _home_of(look: Look, one: Shown) -> Project | None:
-    if one.everywhere or len(one.projects) != 1:
+def _home_of(one: Shown) -> Project | None:
+    """Where a note with the words of a line belongs, so that nobody sees them who does not see the line."""
+    if one.everywhere:
         return None
-    return Project(one.projects[0], one.projects[0])
+    known = [project for project in one.projects if re.fullmatch(r"[0-9a-f]{12}", project)]
+    home = next(iter((*known, *one.projects)), UNKNOWN.id)
+    return Project(home, home)
 
 
 def _project_of(note: Note) -> Project | None:

@@ -15,14 +15,16 @@ import pytest
 
 from consolidate.byhand import change_by_hand
 from dashboard import confirmed
+from dashboard.shown import prose
 from memory import locks
 from memory.clock import SystemClock
 from memory.documents import claims, print_summary
 from memory.errors import StorageError
 from memory.model import RolloutId
 from memory.project import project_of
+from memory.redact import Redactor
 from memory.runtime import open_runtime
-from memory.settings import load
+from memory.settings import RedactSettings, load
 from memory.state import Lease, RolloutRow, Store
 from recall import scope
 from tests.plugins.dashboard_site import Site, serving
@@ -62,6 +64,11 @@ def test_the_switch_of_the_language_holds_for_the_next_page(new_site: Site) -> N
     assert "还没有任何记忆" in text
 
 
+def _printed(line: object) -> str:
+    """A line as pages print it."""
+    return str(prose(str(line), Redactor(RedactSettings())))
+
+
 def _first_line(site: Site) -> dict[str, object]:
     lines = site.get("/api/v1/memory").json()["lines"]
     return next(line for line in lines if any(not name.startswith("note:") for name in line["citations"]))
@@ -70,7 +77,7 @@ def _first_line(site: Site) -> dict[str, object]:
 def test_a_line_leads_to_its_source_and_to_the_very_events_of_the_session(read_site: Site) -> None:
     line = _first_line(read_site)
     page = read_site.text(f"/memory/lines/{line['key']}")
-    assert html.escape(str(line["text"])) in page
+    assert _printed(line["text"]) in page
     link = re.search(r'href="(/sessions/[0-9a-f]{8}/events\?e=([0-9,]+))"', page)
     assert link, page
     events = read_site.text(link[1])
@@ -80,11 +87,6 @@ def test_a_line_leads_to_its_source_and_to_the_very_events_of_the_session(read_s
     source = read_site.text(f"/sources/{citation}")
     assert f"/memory/lines/{line['key']}" in source
     assert re.search(r"/events\?e=\d+#e\d+", source)
-
-
-def _backticks(page: str) -> str:
-    """The page with its code as the memory writes it."""
-    return page.replace("<code>", "`").replace("</code>", "`")
 
 
 def test_what_stands_in_backticks_is_shown_as_code(read_site: Site) -> None:
@@ -99,15 +101,15 @@ def test_what_stands_in_backticks_is_shown_as_code(read_site: Site) -> None:
 @pytest.mark.req("Z105")
 def test_forgetting_a_line_shows_what_goes_asks_and_then_it_is_gone(site: Site) -> None:
     line = _first_line(site)
-    text = html.escape(str(line["text"]))
+    text = _printed(line["text"])
     address = f"/memory/lines/{line['key']}"
     preview = site.text(f"{address}/forget")
     assert text in preview
-    assert text in _backticks(site.text("/memory"))
+    assert text in site.text("/memory")
     after = site.post(f"{address}/forget")
     assert after.url.path == "/memory"
     assert "Forgotten for good" in after.text
-    assert text not in _backticks(after.text)
+    assert text not in after.text
     gone = site.get(address)
     assert gone.status_code == 404
     assert "not in the summary any more" in gone.text
@@ -128,6 +130,17 @@ def test_a_line_is_pinned_by_a_note_and_unpinned_through_it(site: Site) -> None:
     assert "not pinned any more" in site.post(f"{address}/pin", {"place": "unpin"}).text
     left = next(site.home.glob("generations/*/memories_v2/extensions/ad_hoc/notes/*.md"))
     assert "pinned" not in left.read_text("utf-8")
+
+
+def test_a_pin_shows_a_line_to_nobody_who_did_not_see_it(tmp_path: Path) -> None:
+    with serving(tmp_path / "data") as site:
+        site.text("/memory")
+        publish(site.home, {PREFERENCES: ["Of one [aaaaaaaa] [bbbbbbbb]"]}, {"aaaaaaaa": HERE, "bbbbbbbb": "unknown"})
+        line = site.get("/api/v1/memory").json()["lines"][0]
+        assert not line["everywhere"]
+        site.post(f"/memory/lines/{line['key']}/pin", {"place": "note"})
+        (note,) = site.get("/api/v1/notes").json()["notes"]
+        assert (note["project"], note["everywhere"], note["pinned"]) == (HERE, False, True)
 
 
 def test_a_line_is_kept_in_the_short_file_too(site: Site) -> None:
