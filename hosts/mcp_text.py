@@ -63,17 +63,16 @@ def _flat(value: Any) -> str:
     return str(value)
 
 
-def _excerpt(found: answers.Excerpt) -> str:
-    """`- [id] what it says (where it comes from)`."""
+def _excerpt(found: answers.Excerpt, *, alone: bool = True) -> str:
+    """`- [id] what it says (where it comes from)`; not `alone`: without what the session above it says already."""
     head = "/".join(part for part in (found.topic, found.title) if part)
     says = f"{head}: {found.text}" if head and found.text else head or found.text
-    facts = [
-        _place(found.scope, found.tier),
-        "" if head else found.section,
-        found.source,
-        found.date[:10],
-        *(f"[{citation}]" for citation in found.citations),
-    ]
+    facts = ["" if head else found.section]
+    if alone:
+        place = _place(found.scope, found.tier)
+        facts = [place if place != "project" else "", *facts, found.date[:10]]
+        own = {found.id.partition("#")[0], f"note:{found.id}"}
+        facts += [f"[{citation}]" for citation in found.citations if citation not in own]
     if found.superseded:
         says = f"(no longer holds{f'; now: {found.successor}' if found.successor else ''}) {says}"
     return f"- [{found.id}] {_one_line(says)}{'…' if found.cut else ''}{_facts(facts)}"
@@ -94,13 +93,17 @@ def _one_line(text: str) -> str:
 
 def _session(found: answers.Session) -> Iterable[str]:
     size = f"{found.lines} line{'s' if found.lines != 1 else ''}" if found.lines else ""
-    yield f"## [{found.id}] {_one_line(found.about)}{_facts([found.kind, found.source, found.date[:10], size])}"
-    yield from (_excerpt(line) for line in found.best)
+    kind = "session" if found.kind in {"bullet", "evidence"} else found.kind
+    source = found.source if kind == "session" else ""
+    yield f"## [{found.id}] {_one_line(found.about)}{_facts([kind, source, found.date[:10], size])}"
+    yield from (_excerpt(line, alone=False) for line in found.best)
 
 
 def _text(found: answers.Text) -> Iterable[str]:
     head = "/".join(part for part in (found.topic, found.title) if part)
-    facts = [_place(found.scope, found.tier), found.kind, found.source, found.date[:10]]
+    kind = "line of a session" if found.kind == "bullet" and "#" in found.id else found.kind
+    kind = "session" if kind == "bullet" else kind
+    facts = [_place(found.scope, found.tier), kind, found.source, found.date[:10]]
     if found.asked_by:
         facts.append(f"asked by {'the user' if found.asked_by == 'user' else 'an agent'}")
     yield f"## [{found.id}] {head}".rstrip() + _facts(facts)
@@ -141,7 +144,7 @@ def _timeline(answer: answers.Timeline) -> Iterable[str]:
         if title.startswith("After"):
             yield from _session(answer.session)
             for place, line in enumerate(answer.lines):
-                yield _excerpt(line) + ("  <- this one" if place == answer.at else "")
+                yield _excerpt(line, alone=False) + ("  <- this one" if place == answer.at else "")
             if answer.cut:
                 yield "(the session has more lines: ask for more before and after, or memory_get its id)"
         if sessions:
@@ -175,9 +178,7 @@ def _remembered(answer: answers.Remembered) -> Iterable[str]:
     yield f"[{answer.id}] {answer.topic}/{answer.title} ({_place(answer.scope, answer.tier)})"
     if answer.redacted:
         yield f"Taken out before it was written, since it looks like a secret: {', '.join(answer.redacted)}"
-    if answer.similar:
-        yield "These look alike; if one of them is the same thing, remember under its title and forget the other:"
-        yield from (_excerpt(entry) for entry in answer.similar)
+    yield from (_excerpt(entry) for entry in answer.similar)
 
 
 @_lines.register

@@ -172,7 +172,7 @@ TOOLS: dict[str, Tool] = {
             "Recall",
             "Look up what earlier sessions of this user settled: conventions, decisions, preferences, known errors. "
             "Use it before you ask the user something they may have said before, or when the task touches this "
-            "project's habits. A query gives excerpts with ids (about 60 tokens each); an id gives the whole text. No "
+            "project's habits. A query gives excerpts with ids (about 50 tokens each); an id gives the whole text. No "
             "model is called, milliseconds. Nothing found is an answer: do not ask again in other words more than "
             "once.",
             Recall,
