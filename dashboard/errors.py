@@ -36,6 +36,8 @@ def status_of(error: SlowwaveError) -> HTTPStatus:
         return HTTPStatus.BAD_REQUEST
     if isinstance(error, ModelError):
         return HTTPStatus.BAD_GATEWAY
+    if error.code == "service_down":  # a class of a neighbouring room
+        return HTTPStatus.SERVICE_UNAVAILABLE
     if type(error) is WorkspaceError:
         return HTTPStatus.BAD_REQUEST  # a note that cannot be kept as it was sent, a version that is damaged
     return HTTPStatus.INTERNAL_SERVER_ERROR

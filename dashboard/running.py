@@ -130,8 +130,18 @@ def telling(visitor: Visitor, run: LiveRun) -> dict[str, Any]:
         "tokens": t("runs.tokens_both", read=f"{run.input_tokens:,}", written=f"{run.output_tokens:,}"),
         "money": money(visitor, run.money),
         "elapsed": span(visitor, (now - run.started).total_seconds()),
-        "left": span(visitor, (run.deadline - now).total_seconds()) if run.deadline is not None else "–",
+        "left": _left(visitor, run, now),
     }
+
+
+def _left(visitor: Visitor, run: LiveRun, now: datetime) -> str:
+    """Until the stage is stopped, or as long as the rest of its sessions will take at the pace of the first ones."""
+    if run.deadline is not None:
+        return visitor.t("runs.at_most", span=span(visitor, (run.deadline - now).total_seconds()))
+    if run.stage == "extract" and 0 < run.done < run.total:
+        pace = (now - run.started).total_seconds() / run.done
+        return visitor.t("runs.about", span=span(visitor, pace * (run.total - run.done)))
+    return "–"
 
 
 def span(visitor: Visitor, seconds: float | None) -> str:

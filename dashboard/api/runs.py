@@ -169,7 +169,7 @@ def read_run(look: AnyLook, run_id: RunId) -> RunReport:
     return RunReport(
         run=_run(past(row, alive)),
         models=row.models,
-        report=row.detail,
+        report=_plain(row.detail, look),
         requests=spend.requests,
         input_tokens=spend.input_tokens,
         output_tokens=spend.output_tokens,
@@ -215,6 +215,15 @@ def _check(look: AnyLook, wish: Wish) -> None:
     """Raises UnknownReference for a session nobody knows of."""
     if any(look.store.rollouts.get(RolloutId.parse(name)) is None for name in wish.rollouts):
         raise UnknownReference("One of these sessions is not known.", hint="GET /api/v1/sessions lists them.")
+
+
+def _plain(value: Any, look: AnyLook) -> Any:
+    """Every text of a report redacted, whatever its form."""
+    if isinstance(value, str):
+        return plain(value, look.redactor)
+    if isinstance(value, dict):
+        return {str(name): _plain(one, look) for name, one in value.items()}
+    return [_plain(one, look) for one in value] if isinstance(value, list) else value
 
 
 def _run(one: Past) -> Run:

@@ -11,18 +11,28 @@ from fastapi.responses import Response
 from dashboard import options
 from dashboard.desk import AnyLook, AnyVisitor, Form, Look, Visitor
 from dashboard.doctoring import mend
+from dashboard.errors import status_of
 from dashboard.options import GROUPS
 from dashboard.ports import HostState
 from dashboard.probe import probe
 from dashboard.running import money
 from memory import models
-from memory.errors import SettingsError, SlowwaveError, UnknownReference, UsageError
+from memory.errors import (
+    InputsChangedError,
+    SettingsError,
+    SlowwaveError,
+    StateBusyError,
+    UnknownReference,
+    UsageError,
+)
 from recall.doctor import diagnose
 
 router = APIRouter()
 Group = Annotated[Literal["memory", "model", "windows", "schedule", "budget"], Path()]
 HostName = Annotated[str, Path(pattern=r"^[a-z]{1,20}$")]
 NAMES = {"codex": "Codex CLI", "claude": "Claude Code", "pi": "Pi"}
+REFUSED = (SettingsError, UsageError, InputsChangedError, StateBusyError)
+"""What leaves the file as it is: the page comes back with what was typed."""
 ORDER = {"error": 0, "warning": 1, "ok": 2}
 
 
@@ -37,7 +47,7 @@ def save(visitor: AnyVisitor, group: Group, form: Form) -> Response:
     try:
         changes = options.asked(found, group, form.fields)
         changed = options.apply(found, changes, mark=form.get("mark"))
-    except (SettingsError, UsageError) as error:
+    except REFUSED as error:
         return _page(visitor, group=group, fields=form.fields, error=error)
     if not changed:
         return _to_group(visitor, group, "settings.nothing_changed")
@@ -52,7 +62,7 @@ def save_price(visitor: AnyVisitor, form: Form) -> Response:
     try:
         key, value = options.price(form.fields)
         changed = options.apply(found, {key: value}, mark=form.get("mark"))
-    except (SettingsError, UsageError) as error:
+    except REFUSED as error:
         return _page(visitor, group="prices", fields=form.fields, error=error)
     return _to_group(
         visitor, "prices", "settings.saved" if changed else "settings.nothing_changed", names=".".join(key)
@@ -179,7 +189,7 @@ def _page(
     values = {option.name: found.value(option.section, option.key) for part in GROUPS.values() for option in part}
     return visitor.page(
         "settings.html",
-        status=200 if error is None else 409 if error.code == "inputs_changed" else 400,
+        status=200 if error is None else status_of(error),
         groups=GROUPS,
         values=values,
         mark=found.mark,

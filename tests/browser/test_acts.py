@@ -13,7 +13,6 @@ from tests.browser.stage import Stand
 pytestmark = pytest.mark.browser
 
 
-@pytest.mark.req("Z061")
 def test_a_line_leads_to_its_session_and_the_very_events_it_rests_on(shared: Stand, page: Page) -> None:
     page.goto(shared.url("/memory"))
     said = page.locator(".claim .text", has_text="Vitest").first.inner_text()
@@ -43,7 +42,6 @@ def test_a_line_is_forgotten_only_after_what_goes_with_it_was_shown(stand: Stand
     expect(page.locator("main")).not_to_contain_text(text)
 
 
-@pytest.mark.req("Z116")
 def test_a_former_version_is_compared_and_restored(stand: Stand, page: Page) -> None:
     page.goto(stand.url("/history/compare?a=1&b=2"))
     assert page.locator("td.add").count() > 0
@@ -54,7 +52,6 @@ def test_a_former_version_is_compared_and_restored(stand: Stand, page: Page) -> 
     expect(page.locator("main")).to_contain_text("Version 3")
 
 
-@pytest.mark.req("Z110")
 def test_memory_is_cleared_by_typing_its_name_and_the_proof_is_shown(stand: Stand, page: Page) -> None:
     page.goto(stand.url("/settings/clear"))
     page.get_by_label("To go on").fill("defualt")

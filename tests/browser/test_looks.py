@@ -50,7 +50,6 @@ def _violations(page: Page, options: dict[str, Any]) -> list[str]:
     return [f"{one['id']}: {node['html'][:200]}" for one in found for node in one["nodes"]]
 
 
-@pytest.mark.req("C059")
 def test_axe_finds_nothing_on_any_page_in_light_and_dark(
     shared: Stand, paths: list[str], open_tab: Callable[..., Any]
 ) -> None:

@@ -12,6 +12,9 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from memory import live
+from memory.clock import SystemClock
+from memory.settings import load
+from memory.state import Store
 from tests.browser.stage import Stand, standing
 from tests.plugins.command_line import CONFIG
 
@@ -34,7 +37,8 @@ def deaf_model(tmp_path: Path) -> Iterator[Stand]:
             yield stand
 
 
-@pytest.mark.req("Z002", "C046")
+@pytest.mark.req("Z061")
+@pytest.mark.fault("X14")
 def test_a_new_user_starts_a_run_and_watches_it_finish(new_home: Stand, page: Page) -> None:
     page.goto(new_home.url("/"))
     expect(page.locator("main")).to_contain_text("slowwave run")
@@ -49,6 +53,7 @@ def test_a_new_user_starts_a_run_and_watches_it_finish(new_home: Stand, page: Pa
     expect(page.locator("#now [data-run]")).to_have_count(0, timeout=60_000)
     expect(page.locator("#past tbody tr")).to_have_count(1)
     expect(page.locator("#past tbody tr")).to_contain_text("done")
+    expect(page.locator("#past tbody tr")).to_contain_text("you")  # who woke it
     page.locator("#past tbody th a").click()
     expect(page.locator("main")).to_contain_text("published")
     page.get_by_role("link", name="Memory", exact=True).click()
@@ -70,6 +75,8 @@ def test_a_run_is_stopped_within_five_seconds_and_the_page_says_so(deaf_model: S
     assert time.monotonic() - began < 5
     expect(page.locator("#past tbody tr").first).to_contain_text("stopped")
     assert live.running(deaf_model.site.home) == []
+    with Store.open(load(home=deaf_model.site.home), SystemClock()) as store:
+        assert {job.attempts for job in store.jobs.all("extract")} == {0}
 
 
 def test_the_page_says_what_a_run_would_cost_before_it_is_started(new_home: Stand, page: Page) -> None:

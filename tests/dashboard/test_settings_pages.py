@@ -107,6 +107,7 @@ def test_a_page_that_is_older_than_the_file_does_not_write_over_it(new_site: Sit
     answer = new_site.post("/settings/groups/windows", fields)
     assert answer.status_code == 409
     assert "was changed meanwhile" in answer.text
+    assert 'name="extract.batch" value="3"' in answer.text
     assert "# by hand" in _file(new_site)
     assert "batch = 20" in _file(new_site)
 
@@ -252,7 +253,6 @@ def test_a_doctor_works_where_the_state_cannot_be_opened(site: Site) -> None:
     assert "error" in site.text("/settings/doctor")
 
 
-@pytest.mark.req("Z110")
 def test_clearing_needs_the_name_of_the_store_and_ends_with_its_proof(site: Site) -> None:
     page = site.text("/settings/clear")
     assert "type the name of this store: default" in page
