@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -413,14 +415,32 @@ def main(arguments: list[str] | None = None) -> None:
     from memory.errors import SlowwaveError
 
     try:
-        if not _quickly(sys.argv[1:] if arguments is None else arguments):
-            app(arguments)
+        try:
+            if not _quickly(sys.argv[1:] if arguments is None else arguments):
+                app(arguments)
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()  # here, since the interpreter's own attempt would end in a message of its own
     except SlowwaveError as error:
         typer.echo(f"slowwave: {error}", err=True)
         sys.exit(error.exit_code)
     except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(141)
+        _nobody_reads(141)
+    except SystemExit as error:
+        if isinstance(error.__context__, BrokenPipeError):  # a library's way to end
+            _nobody_reads(141)
+        raise
+    except OSError as error:
+        if error.filename is not None or error.errno != errno.ENOSPC:
+            raise
+        typer.echo(f"slowwave: Standard output cannot be written ({error.strerror}).", err=True)
+        _nobody_reads(1)
+
+
+def _nobody_reads(code: int) -> NoReturn:
+    """Ends without a word about what could not be written; 141 is what shells know a closed pipe by (`| head`)."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    sys.exit(code)
 
 
 if __name__ == "__main__":

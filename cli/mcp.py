@@ -49,7 +49,7 @@ def serve(
 
 def tool(name: str, arguments: str, *, as_json: bool) -> None:
     """`slowwave tool`: one call, for extensions of hosts without the protocol. Exit code 1 when it failed."""
-    from hosts import one_call
+    from hosts import mcp_place, one_call
 
     try:
         said = json.loads(sys.stdin.read() if arguments == "-" else arguments or "{}")
@@ -61,7 +61,7 @@ def tool(name: str, arguments: str, *, as_json: bool) -> None:
     found = one_call.call(
         name,
         envelope.get("arguments"),
-        Path.cwd(),
+        mcp_place.own_folder(),
         session=str(envelope.get("session") or ""),
         entries=envelope.get("entries"),
     )

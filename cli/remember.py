@@ -13,7 +13,7 @@ import typer
 from cli.output import line, print_json, table
 from memory.clock import SystemClock
 from memory.errors import UsageError
-from memory.project import Project, project_of
+from memory.project import Project, here, project_of
 from memory.redact import Redactor
 from memory.runtime import open_runtime
 from memory.settings import Settings, load
@@ -36,9 +36,9 @@ class Places:
 
 def places(settings: Settings) -> Places:
     """Of the folder the command runs in; outside of a repository the folder itself is the project."""
-    here = Path.cwd()
-    identity = project_of(here)
-    root = identity.root or here
+    folder = here()
+    identity = project_of(folder)
+    root = identity.root or folder
     return Places(Path(short.user_path(str(settings.home))), Path(short.project_path(str(root))), identity)
 
 
@@ -59,14 +59,17 @@ def remember(text: str, *, project: bool, user: bool, note: bool, name: str, pin
     if as_json:
         print_json(_as_json(saved, "project" if project else "user"))
         return
-    line(f"{'replaced' if saved.replaced else 'remembered'} [{saved.id}] for {where} in {saved.path}")
+    if saved.known:
+        line(f"[{saved.id}] says so already, for {where} in {saved.path}")
+    else:
+        line(f"{'replaced' if saved.replaced else 'remembered'} [{saved.id}] for {where} in {saved.path}")
     _say_what_struck(saved)
     if settings.memory.mode == "off" or not settings.memory.enabled:
         line("Memory is switched off: no session gets it until memory.mode or memory.enabled says otherwise.")
 
 
 def _note(settings: Settings, text: str, *, project: bool, name: str, pinned: bool, as_json: bool) -> None:
-    identity = project_of(Path.cwd()) if project else None
+    identity = project_of(here()) if project else None
     with open_runtime(settings) as runtime:
         _, saved = keep.remember_note(
             runtime.workspace,
@@ -92,6 +95,7 @@ def _as_json(saved: keep.Saved, scope: str) -> dict[str, object]:
         "scope": scope,
         "path": str(saved.path),
         "replaced": saved.replaced,
+        "known": saved.known,
         "redacted": list(saved.redacted),
     }
 

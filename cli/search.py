@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 from typing import Any, TypedDict
 
 from cli.text import marked, printable
 from memory.errors import UsageError
-from memory.project import project_of
+from memory.project import here, project_of
 from memory.switches import variable
 from recall.index.rank import Hit
 from recall.scope import Viewer
@@ -107,8 +106,8 @@ def _view(searcher: Searcher, project: str, *, everything: bool) -> tuple[View, 
             hint = "`slowwave sources` lists them."
             raise UsageError(f"No project of the name {project[:80]!a} is known.", hint=hint)
         return searcher.view_of_user(*found), f"project {names[found[0]]}"
-    here = project_of(Path.cwd())
-    return searcher.view(Viewer(here.id, here.name)), f"project {here.name}"
+    own = project_of(here())
+    return searcher.view(Viewer(own.id, own.name)), f"project {own.name}"
 
 
 def _print(place: int, hit: Hit, found: Found, names: dict[str, str], *, colour: bool) -> None:

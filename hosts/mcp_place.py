@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from memory.project import Project, project_of
+from memory.errors import UsageError
+from memory.project import Project, here, project_of
 
 if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
@@ -34,6 +35,14 @@ class Place:
     @classmethod
     def of(cls, folder: Path | None) -> Place:
         return cls(folder, project_of(folder) if folder is not None else None)
+
+
+def own_folder() -> Path | None:
+    """The folder this process runs in; None where it was deleted meanwhile, and then what holds everywhere is seen."""
+    try:
+        return here()
+    except UsageError:
+        return None
 
 
 def folder_of_uri(uri: str) -> Path | None:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from hosts.mcp_desk import STDIO, Desk
 from hosts.mcp_greeting import Greeting
 from hosts.mcp_life import Life, Pipes, Worker
+from hosts.mcp_place import own_folder
 from hosts.mcp_words import says, unexpected
 from memory import switches
 from memory.errors import SlowwaveError, UsageError
@@ -229,7 +230,7 @@ def stdio(project: Path | None, parent: int) -> None:
     pipes, worker = Pipes(greeting), Worker()
     life = _begin(worker)
     life.watch(parent, pipes.heard)
-    server = _slowly(lambda: MemoryServer(worker, project, Path.cwd()).sdk())
+    server = _slowly(lambda: MemoryServer(worker, project, own_folder()).sdk())
     asyncio.run(_talk(server, pipes, life))
     life.over()
     sys.stderr.flush()

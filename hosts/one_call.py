@@ -31,7 +31,7 @@ class Answer:
     entries: list[dict[str, str]]
 
 
-def call(name: str, arguments: object, folder: Path, *, session: str = "", entries: object = ()) -> Answer:
+def call(name: str, arguments: object, folder: Path | None, *, session: str = "", entries: object = ()) -> Answer:
     """Never raises: whoever calls is an extension in the middle of somebody's session."""
     kept = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
     desk = Desk()

@@ -57,6 +57,18 @@ def project_of(cwd: str | Path | None, *, remote: str | None = None) -> Project:
     return Project(_digest("path", str(real)), real.name or str(real), root)
 
 
+def here() -> Path:
+    """The folder this process runs in. Raises UsageError where it was deleted meanwhile, as worktrees often are."""
+    try:
+        return Path.cwd()
+    except OSError as error:
+        from memory.errors import UsageError
+
+        raise UsageError(
+            f"The folder you are in cannot be found any more ({error.strerror}).", hint="Go to one that is there: cd ~"
+        ) from None
+
+
 def _root_commit(common: Path) -> str | None:
     from memory.gitroot import root_commit  # most repositories have a remote, and a hook no time
 

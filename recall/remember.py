@@ -31,18 +31,21 @@ failpoints.declare("short.before_write", "short.after_fsync", "short.after_renam
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """Where it went. `replaced` is whether an entry of that id was there; `redacted` names the rules that struck."""
+    """Where it went. `replaced` is whether an entry of that id was there, `known`: the very same text stood there
+    already; `redacted` names the rules that struck."""
 
     id: str
     path: Path
     replaced: bool = False
     redacted: tuple[str, ...] = ()
+    known: bool = False
 
 
 def remember(path: Path, text: str, *, name: str, redactor: Redactor, private: bool) -> Saved:
     """Adds an entry to a short file, or puts it in place of the one with this id [P025].
 
-    An empty `name` gets one made from the text. `private` files are 0600 in a folder of 0700. Raises UsageError for a
+    An empty `name` gets one made from the text, and a text that stands there already stays the one entry it is [P026].
+    `private` files are 0600 in a folder of 0700. Raises UsageError for a
     text or id that cannot be, or while the file has a fault; StorageError, StateBusyError.
     """
     clean, struck = _redacted(text, redactor)
@@ -55,6 +58,10 @@ def remember(path: Path, text: str, *, name: str, redactor: Redactor, private: b
 
     def change(entries: list[Entry]) -> list[Entry]:
         known = [entry.id for entry in entries]
+        same = next((entry.id for entry in entries if entry.text == clean), "")
+        if same and name in {"", same}:
+            saved[:] = [Saved(same, path, redacted=struck, known=True)]
+            return entries
         chosen = name or _new_id(clean, known)
         entry = Entry(chosen, clean)
         saved[:] = [Saved(chosen, path, chosen in known, struck)]
@@ -80,12 +87,17 @@ def remember_note(
 ) -> tuple[Note, Saved]:
     """Writes a note of long memory; without a project it holds everywhere. Raises WorkspaceError or UsageError.
 
-    `by` is `agent` for what no person asked for: then nothing of it may become a preference. Who writes a note anew
+    Without a `name` a text that is a note of the same range already is written there anew. `by` is `agent` for what no
+    person asked for: then nothing of it may become a preference. Who writes a note anew
     without a word about topic and author leaves them as they are; another text, or a pin, is a person's doing.
     """
     clean, struck = _redacted(text.strip(), redactor)
     notes = {note.name: note for note in workspace.notes().notes}
     taken = set(notes)
+    if not name:
+        scope = (project.id, False) if project is not None else (None, True)
+        same = (note for note in notes.values() if (note.project, note.is_global) == scope)
+        name = next((note.name for note in same if note.body.strip() == clean), "")
     if name in notes and not topic:
         former = notes[name]
         topic = former.topic
@@ -138,7 +150,8 @@ def update(path: Path, change: Callable[[list[Entry]], list[Entry]], *, private:
             if found.diagnostic is not None:
                 raise UsageError(f"{found.diagnostic}.", hint="Mend it (`slowwave short edit`); nothing was written.")
             entries = change(list(found.entries))
-            replace(real, _printed(entries), private=private)
+            if entries != list(found.entries) or not entries:
+                replace(real, _printed(entries), private=private)
     except OSError as error:
         raise StorageError(
             f"{path} could not be written ({error.strerror}).", hint="Nothing was changed; check the disk and folder."

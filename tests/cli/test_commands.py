@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -254,3 +255,21 @@ def test_the_installed_script_runs_without_a_terminal(home: Path) -> None:
     assert script is not None
     done = subprocess.run([script, "version"], capture_output=True, text=True, check=True)
     assert re.fullmatch(r"\d+\.\d+\.\d+\S*\n", done.stdout)
+
+
+@pytest.mark.parametrize("command", [("show",), ("sources",), ("search", "tests", "--all")])
+def test_a_reader_that_stops_reading_ends_a_command_quietly(after_run: Slowwave, command: tuple[str, ...]) -> None:
+    program = Path(sys.executable).with_name("slowwave")
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run([program, *command], stdout=writing, stderr=subprocess.PIPE, check=False)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_a_full_disk_behind_the_output_is_said_in_a_sentence(after_run: Slowwave) -> None:
+    program = Path(sys.executable).with_name("slowwave")
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run([program, "search", "tests", "--all"], stdout=full, stderr=subprocess.PIPE, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith(b"slowwave: Standard output cannot be written")

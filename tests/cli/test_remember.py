@@ -138,3 +138,38 @@ def test_an_edited_file_with_a_fault_never_takes_the_place_of_the_valid_one(home
     assert file.read_text("utf-8") == "- [a] valid\n"
     assert (file.parent / "user.draft.md").read_text("utf-8") == "broken\n"
     assert b"line 1" in shown
+
+
+@pytest.mark.req("P026")
+def test_remembering_the_same_twice_keeps_it_once(slowwave: Slowwave, home: Path, checkout: Path) -> None:
+    assert slowwave("remember", "Answer in German.").out.startswith("remembered")
+    assert "says so already" in slowwave("remember", "Answer in German.").out
+    for more in ([], ["--project"]):
+        first, second = (
+            json.loads(slowwave("remember", "--note", *more, "Never force-push.", "--json").out) for _ in range(2)
+        )
+        assert (first["id"] == second["id"], first["replaced"], second["replaced"]) == (True, False, True)
+    assert [text for _, _, text in entries(slowwave)] == ["Answer in German."]
+    assert len(list(home.glob("generations/*/memories_v2/extensions/ad_hoc/notes/*.md"))) == 2
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("remember", "x"),
+        ("remember", "--note", "--project", "x"),
+        ("short", "list"),
+        ("short", "check"),
+        ("short", "edit"),
+        ("search", "x"),
+    ],
+    ids=" ".join,
+)
+def test_in_a_folder_that_was_deleted_a_sentence_is_said(
+    slowwave: Slowwave, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    done = slowwave(*command)
+    assert (done.code, "cannot be found any more" in done.err) == (2, True)

@@ -273,6 +273,18 @@ def test_remembering_adds_an_entry_and_the_same_id_replaces_it(path: Path) -> No
     assert [p.name for p in path.parent.iterdir()] == ["user.md"]
 
 
+@pytest.mark.req("P026")
+def test_the_same_text_twice_is_one_entry_whatever_space_it_was_typed_with(path: Path) -> None:
+    save(path, "New tests use Vitest.\nOld ones move.", "tests")
+    before = path.stat().st_mtime_ns
+    again = save(path, "  New tests use Vitest.\n\tOld ones move. \n")
+    assert (again.id, again.known, again.replaced) == ("tests", True, False)
+    assert save(path, "New tests use Vitest.\nOld ones move.", "tests").known
+    assert path.stat().st_mtime_ns == before
+    assert save(path, "New tests use Vitest.", "other").id == "other"
+    assert list(texts(path)) == ["tests", "other"]
+
+
 @pytest.mark.fault("X35")
 def test_a_secret_is_taken_out_before_anything_is_written(path: Path) -> None:
     key = "ghp_" + "x7Kq2mZ9vB4tR8wL1nC6yH3dF5gJ0pSaEuTi"

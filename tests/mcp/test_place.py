@@ -1,0 +1,26 @@
+"""Where a server works when there is nothing left of the folder it was started in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hosts import mcp_place, one_call
+from tests.mcp.conftest import ELSEWHERE, Home
+
+
+def test_in_a_folder_that_was_deleted_it_sees_what_holds_everywhere_and_keeps_nothing_for_a_project(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLOWWAVE_HOME", home.environment["SLOWWAVE_HOME"])
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    folder = mcp_place.own_folder()
+    assert folder is None
+    found = one_call.call("memory_recall", {"query": f"{ELSEWHERE} force-push gateway port"}, folder)
+    assert (found.failed, ELSEWHERE in found.text, "8080" in found.text) == (False, False, False)
+    entry = {"scope": "project", "tier": "log", "topic": "t", "title": "t", "content": "Something."}
+    assert one_call.call("memory_remember", entry, folder).failed
+    assert not one_call.call("memory_remember", entry | {"scope": "user"}, folder).failed
