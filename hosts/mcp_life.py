@@ -156,6 +156,7 @@ class Worker:
     def __init__(self) -> None:
         self._work: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = queue.SimpleQueue()
         self._busy = threading.Lock()
+        self._closed = False
         threading.Thread(target=self._run, daemon=True, name="slowwave-memory").start()
 
     async def run(self, work: Callable[[], T]) -> T:
@@ -170,12 +171,15 @@ class Worker:
 
     def finish(self, seconds: float) -> None:
         """Waits until what was begun is done, at most so long; nothing new is begun any more."""
+        self._closed = True
         self._busy.acquire(timeout=seconds)
 
     def _run(self) -> None:
         while True:
             future, work = self._work.get()
             with self._busy:
+                if self._closed:
+                    return
                 if not future.set_running_or_notify_cancel():
                     continue
                 try:

@@ -283,8 +283,10 @@ def test_several_servers_and_clients_share_one_store(home: Home) -> None:
     with started(home) as one, started(home, "--project", str(home.api)) as two:
         assert "8080" in talk(home.parameters(), steps)
         assert "8080" not in json.dumps(two.call("memory_recall", query="gateway port"))
-        for server in (one, one):
-            assert "8080" in json.dumps(server.call("memory_recall", query="gateway port"))
+        kept = one.call("memory_remember", content="Lighthouses are white.", title="Lighthouses", scope="user")
+        assert kept["isError"] is False
+        for server in (one, two):
+            assert "are white" in json.dumps(server.call("memory_recall", query="which colour are lighthouses"))
 
 
 @pytest.mark.parametrize(

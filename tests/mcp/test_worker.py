@@ -1,0 +1,81 @@
+"""The one thread that works on memory: in order, never for nothing, and the protocol goes on beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from typing import Any
+
+import pytest
+from mcp import Client
+
+from hosts import mcp_server
+from hosts.mcp_life import Worker
+from tests.mcp.conftest import Home, inside, refused
+
+
+def test_what_is_cancelled_before_its_turn_is_never_begun() -> None:
+    done: list[str] = []
+    gate = threading.Event()
+
+    async def steps() -> None:
+        worker = Worker()
+        first = asyncio.create_task(worker.run(lambda: gate.wait(5)))
+        second = asyncio.create_task(worker.run(lambda: done.append("second")))
+        await asyncio.sleep(0.05)
+        second.cancel()
+        gate.set()
+        assert await first
+        await worker.run(lambda: done.append("third"))
+
+    asyncio.run(steps())
+    assert done == ["third"]
+
+
+def test_what_was_begun_is_finished_before_the_end_and_nothing_is_begun_after() -> None:
+    done: list[str] = []
+    worker = Worker()
+
+    def slow() -> None:
+        time.sleep(0.3)
+        done.append("begun")
+
+    worker.start(slow)
+    worker.start(lambda: done.append("later"))
+    time.sleep(0.1)
+    worker.finish(2)
+    assert done == ["begun"]
+    time.sleep(0.1)
+    assert done == ["begun"]
+
+
+def test_a_failure_reaches_whoever_waits_and_the_next_work_is_done() -> None:
+    async def steps() -> int:
+        worker = Worker()
+        with pytest.raises(ZeroDivisionError):
+            await worker.run(lambda: 1 // 0)
+        return await worker.run(lambda: 7)
+
+    assert asyncio.run(steps()) == 7
+
+
+def test_a_call_that_takes_too_long_is_a_sentence_and_the_protocol_goes_on(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from recall.tools import MemoryTools
+
+    monkeypatch.setattr(mcp_server, "CALL_SECONDS", 0.5)
+    monkeypatch.setattr(MemoryTools, "search", lambda *_, **__: time.sleep(1.5))
+
+    async def steps(client: Client) -> tuple[str, list[Any]]:
+        slow = asyncio.create_task(refused(client, "memory_search", query="x"))
+        await asyncio.sleep(0.1)
+        begun = time.monotonic()
+        tools = list((await client.list_tools()).tools)
+        assert time.monotonic() - begun < 0.3
+        return await slow, tools
+
+    said, tools = inside(home.shop, steps)
+    assert "did not answer" in said
+    assert tools
