@@ -25,6 +25,7 @@ def test_what_is_cancelled_before_its_turn_is_never_begun() -> None:
         second = asyncio.create_task(worker.run(lambda: done.append("second")))
         await asyncio.sleep(0.05)
         second.cancel()
+        await asyncio.sleep(0.05)
         gate.set()
         assert await first
         await worker.run(lambda: done.append("third"))
