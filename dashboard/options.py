@@ -30,6 +30,10 @@ class Option:
     def name(self) -> str:
         return f"{self.section}.{self.key}"
 
+    def shown(self, text: str) -> str:
+        """As a field shows the text of a value: long numbers in groups of three."""
+        return f"{int(text):,}" if self.kind == "whole_limit" and text.isdecimal() else text
+
 
 @dataclass(frozen=True, slots=True)
 class Value:
@@ -181,7 +185,7 @@ def asked(found: Known, group: str, fields: Mapping[str, str]) -> dict[Key, obje
         elif option.kind == "switch":
             if (text == "yes") != (now.text == "yes"):
                 changes[(option.section, option.key)] = text == "yes"
-        elif text != now.text:
+        elif text not in (now.text, option.shown(now.text)):
             changes[(option.section, option.key)] = _parsed(option, text, now)
     return changes
 

@@ -8,6 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from fastapi.responses import Response
 
+from dashboard import confirmed
 from dashboard.costs import SPANS, UNITS, Unit, chart, shares, usual
 from dashboard.desk import AnyLook
 from dashboard.running import money
@@ -40,7 +41,7 @@ def costs(look: AnyLook, unit: Annotated[Unit, Query()] = "tokens", days: Days =
             "model": shares(ledger.spend("model", days=days), unit),
             "project": shares(ledger.spend("project", days=days), unit),
         },
-        names={one.id: one.name for one in look.store.rollouts.projects()},
+        names={one.id: one.name for one in confirmed.projects(look.store)},
         ceilings=ledger.ceilings(),
         unset=[name for name in type(budget).model_fields if name != "prices" and getattr(budget, name) is None],
         unpriced=ledger.unpriced_models(days=days),

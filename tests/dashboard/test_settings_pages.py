@@ -62,14 +62,15 @@ def test_a_change_writes_its_own_line_and_is_said(new_site: Site) -> None:
 def test_a_switch_a_limit_and_an_emptied_field_are_written_as_they_are_meant(new_site: Site) -> None:
     new_site.post("/settings/groups/memory", _fields(new_site, "memory", memory__enabled="no", memory__mode="short"))
     new_site.post(
-        "/settings/groups/budget", _fields(new_site, "budget", budget__day_tokens="", budget__day_money="2.5")
+        "/settings/groups/budget",
+        _fields(new_site, "budget", budget__day_tokens="", budget__day_money="2.5", budget__run_tokens="3,000,000"),
     )
     new_site.post(
         "/settings/groups/windows", _fields(new_site, "windows", extract__idle_hours="0.5", extract__batch="")
     )
     data = tomllib.loads(_file(new_site))
     assert data["memory"] == {"mode": "short", "enabled": False}
-    assert data["budget"] == {"day_tokens": "none", "day_money": 2.5}
+    assert data["budget"] == {"day_tokens": "none", "day_money": 2.5, "run_tokens": 3_000_000}
     assert data["extract"] == {"idle_hours": 0.5, "max_age_days": 36500}
     now = load(home=new_site.home)
     assert (now.budget.day_tokens, now.budget.day_money, now.extract.batch) == (None, 2.5, 2)
