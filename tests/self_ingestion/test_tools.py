@@ -88,7 +88,9 @@ def evidence(hosts: Hosts, rollout: str, more: Lines) -> str:
     with open_runtime(hosts.settings(), clock=FrozenClock(NOW)) as runtime:
         discover(runtime.settings, runtime.clock, runtime.store)
         (row,) = Tracer(runtime.store, runtime.workspace, runtime.redactor).find(rollout)
-        return asyncio.run(extract.preview(runtime, row)).user
+        found = asyncio.run(extract.preview(runtime, row))
+        assert found.evidence.tainted == (), "using memory is no use of the outside"
+        return found.user
 
 
 @pytest.fixture
