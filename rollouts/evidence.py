@@ -25,6 +25,7 @@ from memory.redact import Redactor
 from memory.settings import ExtractSettings, Settings
 from memory.tokens import TokenCounter
 from rollouts.clean import clean, join, mend_reader_cut, shorten, size
+from rollouts.drafts import is_own_tool
 
 _TIERS = (Tier.HUMAN, Tier.FINAL, Tier.AGENT, Tier.COMMENTARY, Tier.TOOL)
 _LABEL_TOKENS = 30
@@ -110,7 +111,9 @@ def build(
 
 
 def is_external(tool: str) -> bool:
-    """Whether a tool's answers come from outside the user's machine: web pages, MCP servers."""
+    """Whether a tool's answers come from outside the user's machine: web pages, MCP servers; ours is none of them."""
+    if is_own_tool(tool):
+        return False
     name = tool.lower()
     return name.startswith(("mcp_", "mcp:", "mcp.")) or "web" in name or "fetch" in name or "browser" in name
 

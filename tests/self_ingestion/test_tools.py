@@ -139,6 +139,9 @@ def test_what_a_command_of_ours_printed_is_no_evidence(
 @pytest.mark.req("Z073")
 def test_every_tool_of_ours_is_known_as_ours_by_its_name_in_every_host() -> None:
     from rollouts.drafts import is_own_tool
+    from rollouts.evidence import is_external
 
-    for name in TOOLS:
-        assert all(is_own_tool(prefix + name) for prefix in ("", "mcp__slowwave__", "mcp__plugin_slowwave_slowwave__"))
+    names = [prefix + name for prefix in ("", "mcp__slowwave__", "mcp__plugin_slowwave_slowwave__") for name in TOOLS]
+    assert all(is_own_tool(name) for name in names)
+    assert not any(is_external(name) for name in names), "`rollouts.skip_external` means other people's words"
+    assert is_external("mcp__weather__today")
