@@ -52,8 +52,7 @@ def save(visitor: AnyVisitor, group: Group, form: Form) -> Response:
     if not changed:
         return _to_group(visitor, group, "settings.nothing_changed")
     names = ", ".join(".".join(key) for key in changes)
-    said = "settings.saved_schedule" if group == "schedule" else "settings.saved"
-    return _to_group(visitor, group, said, names=names)
+    return _to_group(visitor, group, "settings.saved", names=names)
 
 
 @router.post("/settings/prices")

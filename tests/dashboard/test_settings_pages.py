@@ -54,7 +54,7 @@ def test_a_group_that_is_sent_back_as_it_stands_writes_nothing(new_site: Site) -
 def test_a_change_writes_its_own_line_and_is_said(new_site: Site) -> None:
     before = _file(new_site)
     answer = new_site.post("/settings/groups/windows", _fields(new_site, "windows", extract__batch="7"))
-    assert "Saved: extract.batch. The next run uses it." in answer.text
+    assert "Saved: extract.batch. It holds from the next run on" in answer.text
     assert _file(new_site) == before.replace("batch = 20", "batch = 7")
     assert load(home=new_site.home).extract.batch == 7
 
