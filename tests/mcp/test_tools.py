@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from collections.abc import Awaitable, Callable
@@ -12,6 +13,8 @@ import pytest
 from mcp import Client, MCPError
 from mcp_types import ListRootsResult, Root
 
+from hosts import mcp_text
+from hosts.install_pi import offered
 from tests.mcp.conftest import ELSEWHERE, Home, ask, inside, refused
 
 NAMES = {
@@ -56,6 +59,19 @@ def test_remember_takes_scope_tier_topic_title_and_content(home: Home) -> None:
     assert set(schema["properties"]) == {"scope", "tier", "topic", "title", "content"}
     assert schema["properties"]["scope"]["enum"] == ["user", "project", "agent"]
     assert schema["properties"]["tier"]["enum"] == ["profile", "log", "note"]
+
+
+@pytest.mark.fault("O50")
+def test_whatever_names_a_tool_names_one_that_is_there(home: Home) -> None:
+    async def look(client: Client) -> list[str]:
+        tools = (await client.list_tools()).tools
+        return [client.instructions or "", *(tool.model_dump_json() for tool in tools)]
+
+    printed = Path(mcp_text.__file__).read_text("utf-8")
+    for text in (*inside(home.shop, look), printed):
+        assert set(re.findall(r"memory_(?!$)[a-z]+", text)) <= NAMES
+    by_pi = {tool["name"] for tool in offered()}
+    assert set(re.findall(r"memory_[a-z]+", json.dumps(offered()))) <= by_pi, "Pi offers four of them"
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
