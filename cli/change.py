@@ -74,9 +74,10 @@ def clear(*, yes: bool, as_json: bool) -> None:
         )
     else:
         line(
-            f"cleared: {report.files_left} files, {report.rows_left} rows, {report.versions_left} versions, "
-            f"{report.index_left} index files, {report.set_aside_left} files set aside, "
-            f"{report.old_folders_left} old folders left; generation {report.generation}"
+            f"cleared; left of it: {report.files_left} files, {report.rows_left} rows, "
+            f"{report.versions_left} versions, {report.index_left} index files, "
+            f"{report.set_aside_left} files set aside, {report.old_folders_left} old folders; "
+            f"generation {report.generation}"
         )
         if report.unscrubbed:
             line("Others use the database, so deleted rows may still stand in its file; the next start scrubs it.")

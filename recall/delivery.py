@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from recall import short, snapshot
+from recall import scope, short, snapshot
 from recall.policy import SETTINGS
 
 MAX_FILES = 200
@@ -62,9 +62,12 @@ def read_delivery(home: Path) -> Delivery:
 def overruled(home: Path, version: int | None) -> dict[int, list[str]]:
     """Line of the summary of this version -> the places in instruction files for which sessions did not get it."""
     found: dict[int, list[str]] = {}
+    generation, _ = scope.read_generation(str(home))
     for one in snapshot.snapshots(str(home)):
         block, dropped = one.get("block"), one.get("dropped")
-        if not isinstance(block, dict) or block.get("version") != version or not isinstance(dropped, list):
+        if not isinstance(block, dict) or not isinstance(dropped, list):
+            continue
+        if (block.get("published"), block.get("generation")) != (version, generation):  # other lines have these numbers
             continue
         for item in dropped:
             if isinstance(item, list) and len(item) == 4 and isinstance(item[0], int) and item[0]:

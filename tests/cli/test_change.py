@@ -30,7 +30,7 @@ def test_clear_shows_what_goes_and_proves_it_and_nothing_old_comes_back(after_ru
     done = after_run("clear", "--yes")
     assert done.code == 0
     assert "10 rollout summaries" in done.out
-    assert "0 files, 0 rows, 0 versions, 0 index files, 0 files set aside, 0 old folders left" in done.out
+    assert "0 files, 0 rows, 0 versions, 0 index files, 0 files set aside, 0 old folders;" in done.out
     again = after_run("run", "--json").json
     assert again["extract"]["outcomes"] == []
     assert after_run("status", "--json").json["coverage"]["skipped"] == {"before_watermark": 11}

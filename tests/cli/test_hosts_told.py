@@ -13,6 +13,7 @@ import pytest
 from memory.clock import SystemClock
 from memory.settings import load
 from memory.state import Store
+from recall.scope import read_generation
 from recall.snapshot import Files
 from tests.plugins.command_line import Slowwave
 from tests.plugins.hook_runner import run
@@ -177,16 +178,34 @@ def test_sources_tell_how_often_and_when_each_was_used(after_run: Slowwave, home
 
 
 @pytest.mark.req("C027")
-def test_why_names_the_instruction_file_that_overrules_a_line(after_run: Slowwave, home: Path, shop: Path) -> None:
-    (claim,) = after_run("why", "6", "--json").json
+def test_why_names_the_instruction_file_that_overrules_a_line(
+    slowwave: Slowwave, home: Path, shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert slowwave("remember", "--note", "New tests use Vitest.").code == 0
+    assert slowwave("run", "--consolidate-only").code == 0
+    assert "Vitest" in prompt(home, shop, "s1")
+    (claim,) = slowwave("why", "New tests use Vitest", "--json").json
     assert claim["overruled_by"] == []
-    place = [6, "", str(shop / "AGENTS.md"), 3]
-    for session, version in (("s1", 1), ("s2", 1), ("s3", 0)):
-        values = {"host": "claude", "session": session, "block": {"version": version}, "dropped": [place, [0, "id"]]}
-        Files(str(home)).save("claude", session, values)
-    (claim,) = after_run("why", "6", "--json").json
+    (shop / "AGENTS.md").write_text("# Rules\n\n- New tests use Jest.\n", "utf-8")
+    assert "Vitest" not in prompt(home, shop, "s2")
+    (claim,) = slowwave("why", "New tests use Vitest", "--json").json
     assert claim["overruled_by"] == [f"{shop / 'AGENTS.md'}, line 3"]
-    assert f"{shop / 'AGENTS.md'}, line 3 says otherwise" in after_run("why", "6").out
+    assert f"{shop / 'AGENTS.md'}, line 3 says otherwise" in slowwave("why", "New tests use Vitest").out
+
+
+@pytest.mark.req("C027")
+@pytest.mark.parametrize("other", [{"published": 2}, {"generation": "another"}])
+def test_lines_of_another_version_or_of_before_a_clear_are_not_taken_for_those_of_now(
+    after_run: Slowwave, home: Path, shop: Path, other: dict[str, Any]
+) -> None:
+    generation, _ = read_generation(str(home))
+    block = {"published": 1, "generation": generation}
+    for session, values in (("s1", block), ("s2", block | other)):
+        place = [6, "", str(shop / session / "AGENTS.md"), 3]
+        state = {"host": "claude", "session": session, "block": values, "dropped": [place, [0, "id"]]}
+        Files(str(home)).save("claude", session, state)
+    (claim,) = after_run("why", "6", "--json").json
+    assert claim["overruled_by"] == [f"{shop / 's1' / 'AGENTS.md'}, line 3"]
 
 
 # -- doctor ---------------------------------------------------------------------------------------------
