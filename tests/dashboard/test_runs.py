@@ -101,7 +101,7 @@ def test_a_run_that_goes_on_is_shown_with_its_numbers_and_reloads_without_a_scri
         assert part in text, part
     assert '<progress aria-label="Progress of this stage" max="12" value="3">' in text
     assert re.search(r"(4|5) min \d+ s", text)
-    assert '<noscript><meta http-equiv="refresh" content="5;url=/runs"></noscript>' in text
+    assert '<noscript><meta http-equiv="refresh" content="3;url=/runs"></noscript>' in text
     assert "http-equiv" not in new_site.text("/runs")
 
 
