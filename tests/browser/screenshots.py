@@ -20,7 +20,7 @@ from memory.state import Store
 from memory.workspace import Workspace
 from recall.remember import remember_note
 from tests.browser.stage import ShiftedClock, Stand, chromium, run_here, standing
-from tests.plugins.command_line import CONFIG
+from tests.plugins.command_line import CONFIG, SAMPLES
 from tests.plugins.dashboard_live import going_on
 
 WIDTH, HEIGHT = 1_200, 860
@@ -28,11 +28,13 @@ MAX_BYTES = 150_000
 DAYS = 4
 Scheme = Literal["light", "dark"]
 SCHEMES: tuple[Scheme, ...] = ("light", "dark")
-AT_HOME = """folder => {
+AT_HOME = """folders => {
   const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-  while (texts.nextNode()) texts.currentNode.data = texts.currentNode.data.replaceAll(folder, "/home/dev");
+  while (texts.nextNode()) {
+    for (const [here, there] of folders) texts.currentNode.data = texts.currentNode.data.replaceAll(here, there);
+  }
 }"""
-"""The folder of the pictures is a temporary one; a person's is not."""
+"""The pictures are made in folders of this checkout and of a moment; a person's are not there."""
 NOTE = "Deployments of the shop go out on Tuesdays; ask before changing the date."
 
 
@@ -72,15 +74,18 @@ def _shoot(stand: Stand, browser: Browser, scheme: Scheme, folder: Path, clock: 
     )
     page = context.new_page()
 
+    folders = {f"{SAMPLES}/{host}": f"/home/dev/.{host}" for host in ("codex", "claude", "pi")}
+    folders[str(stand.site.home.parents[2])] = "/home/dev"
+
     def take(name: str, path: str) -> None:
         page.goto(stand.url(path), wait_until="load")
-        page.evaluate(AT_HOME, str(stand.site.home.parents[2]))
+        page.evaluate(AT_HOME, [*folders.items()])
         page.wait_for_timeout(150)
         _save(page, folder / f"{name}-{scheme}.png")
 
     source = _first(stand, "/memory", r'href="(/sources/[0-9a-f]{8})"')
     line = _first(stand, source, r'href="(/memory/lines/[0-9a-f]{16})"')
-    session = _first(stand, "/sessions", r'href="(/sessions/[0-9a-f]{16})"')
+    session = _first(stand, source, r'href="(/sessions/[0-9a-f]{16})"')
     run = _first(stand, "/runs", r'href="(/runs/\d{8}T[\w-]+)"')
     for name, path in (
         ("memory", "/memory"), ("line", line), ("source", source), ("sessions", "/sessions"), ("session", session),
@@ -111,7 +116,8 @@ def _first(stand: Stand, path: str, pattern: str) -> str:
 
 def _save(page: Page, path: Path) -> None:
     """The top of the page, as much of it as fits the size."""
-    height = HEIGHT
+    end = page.evaluate("Math.ceil(document.querySelector('footer').getBoundingClientRect().bottom)")
+    height = min(HEIGHT, end)
     while len(data := page.screenshot(clip={"x": 0, "y": 0, "width": WIDTH, "height": height})) > MAX_BYTES:
         height -= 40
     path.write_bytes(data)
