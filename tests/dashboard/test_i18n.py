@@ -11,6 +11,8 @@ import pytest
 
 import dashboard
 from dashboard import i18n
+from memory.model import HEADINGS, Outcome, Reason, Tier
+from memory.state.browse import FATES
 
 ROOM = Path(dashboard.__file__).parent
 
@@ -73,3 +75,20 @@ def test_the_switch_stands_before_the_setting_and_the_setting_before_the_browser
     cookie: str | None, setting: str, accept: str | None, expected: str
 ) -> None:
     assert i18n.choose(cookie, setting, accept) == expected
+
+
+def test_every_word_the_data_may_hold_has_a_text() -> None:
+    words = [f"reason.{one.value}" for one in Reason] + [f"tier.{one.value}" for one in Tier]
+    words += [f"outcome.{one.value}" for one in Outcome] + [f"heading.{one}" for one in HEADINGS]
+    words += [f"fate.{one}" for one in FATES] + ["reason.none"]
+    words += [f"change.{one}" for one in ("added", "removed", "superseded", "merged", "reworded")]
+    assert [word for word in words if not i18n.known(word)] == []
+
+
+def test_every_file_a_template_names_is_there() -> None:
+    texts = [path.read_text(encoding="utf-8") for path in (ROOM / "templates").glob("*.html")]
+    files = {name for text in texts for name in re.findall(r"/static/([\w.-]+)", text)}
+    assert {"style.css", "app.js", "icon.svg"} <= files
+    assert [name for name in files if not (ROOM / "static" / name).is_file()] == []
+    pages = {name for text in texts for name in re.findall(r'{% (?:extends|import) "([\w.]+)"', text)}
+    assert [name for name in pages if not (ROOM / "templates" / name).is_file()] == []
