@@ -28,7 +28,8 @@ MAX_EVENT_CHARS = 4_000
 MAX_DERIVED_CHARS = 300
 PREVIEW_SECONDS = 20
 KEPT = 4
-MAX_KEPT_BYTES = 16_000_000
+MAX_KEPT_BYTES = 4_000_000
+"""Bytes of a session file that is kept; read, it takes several times as much."""
 
 
 @dataclass(frozen=True, slots=True)
