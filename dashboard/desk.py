@@ -30,7 +30,7 @@ from dashboard.errors import CsrfError
 from dashboard.i18n import Language
 from dashboard.ports import HostSetup, Planner, Runs, no_planner
 from dashboard.security import CSRF_COOKIE, CSRF_FIELD, MAX_BODY, Guard, cookies
-from dashboard.shown import prose, shown
+from dashboard.shown import plain, prose, shown
 from dashboard.tracing import Transcripts
 from memory.clock import Clock
 from memory.errors import SettingsError
@@ -143,6 +143,11 @@ class Visitor:
     def t(self, key: str, /, **values: object) -> str:
         return i18n.translate(self.language, key, **values)
 
+    def told(self, key: str, /, **values: object) -> str:
+        """As `t`, for templates: what is filled in comes from data, and may stand in an attribute."""
+        clean = {name: plain(one, self.redactor) if isinstance(one, str) else one for name, one in values.items()}
+        return self.t(key, **clean)
+
     def word(self, prefix: str, value: str | None) -> str:
         """The word for a value of the data, as a reason; the value itself where the catalog has none."""
         key = f"{prefix}.{value or 'none'}"
@@ -163,7 +168,7 @@ class Visitor:
         said = self.desk.said(self.request.query_params.get("said", "")[:40])
         text = self.desk.templates.get_template(template).render(
             {
-                "t": self.t,
+                "t": self.told,
                 "word": self.word,
                 "s": self.shown,
                 "prose": self.prose,

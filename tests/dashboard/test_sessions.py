@@ -10,6 +10,7 @@ import pytest
 
 from memory.clock import SystemClock
 from memory.model import Reason, RolloutId
+from memory.project import project_of
 from memory.settings import load
 from memory.state import RolloutRow, Store
 from tests.plugins.dashboard_site import Site, serving
@@ -112,6 +113,25 @@ def test_a_title_makes_no_markup_shows_no_secret_and_hides_nothing(new_site: Sit
         assert SECRET not in text
         assert "\u202e" not in text
         assert "U+202E" in text
+
+
+@pytest.mark.fault("O30")
+def test_the_name_of_a_project_is_as_harmless_as_a_title_wherever_it_stands(new_site: Site, tmp_path: Path) -> None:
+    new_site.text("/sessions")
+    (tmp_path / "shop").mkdir()
+    project = project_of(tmp_path / "shop").id
+    name = f"shop\u202e\u200b<b> {SECRET}"
+    _add(new_site, _row("a", project=project, project_name=name, cwd=str(tmp_path / "shop")))
+    for path in (
+        "/sessions",
+        f"/memory?project={project}",
+        f"/notes?project={project}",
+        f"/short/project/new?project={project}",
+    ):
+        text = new_site.text(path)
+        assert not {"\u202e", "\u200b"}.intersection(text), path
+        assert "<b>" not in text
+        assert SECRET not in text
 
 
 def test_every_reason_is_explained_in_a_sentence(new_site: Site) -> None:
