@@ -86,12 +86,17 @@ class Supervisor:
 
     def run(self) -> int:
         """Until SIGTERM or SIGINT; returns the exit code. Raises UsageError where one runs already."""
-        self._place.make()
         try:
+            self._place.make()
             with locks.hold(self._place.lock, owner="service", wait_seconds=1.0):
                 return self._hold()
         except StateBusyError:
             raise UsageError(*already(self._place.running())) from None
+        except OSError as error:
+            raise UsageError(
+                f"The service cannot use {self._place.root} ({error.strerror}).",
+                hint="The folder must belong to this user and have room; or set SLOWWAVE_HOME to one that does.",
+            ) from None
 
     def _hold(self) -> int:
         self._log = Log(self._place.log, hide=[self._place.make_auth().partition(":")[2]])

@@ -227,7 +227,7 @@ class _Changes:
     """`async with _Changes(...) as changes: await changes()`: what was put there: `wake`, `run`, `settings`."""
 
     def __init__(self, place: Place, config: Path) -> None:
-        self._folders = [place.spool, place.inbox, config.parent]
+        self._folders = [folder for folder in (place.spool, place.inbox, config.parent) if folder.is_dir()]
         self._words = {str(place.inbox / RUN_MADE): "run", str(config): "settings"}
         self._found: asyncio.Queue[str] = asyncio.Queue()
         self._stop = asyncio.Event()
@@ -269,7 +269,7 @@ class _Changes:
                     for _, path in batch:
                         self._found.put_nowait(self._word(path))
                 return
-            except OSError as error:
+            except (OSError, RuntimeError) as error:
                 tell("note", f"the folders cannot be watched ({type(error).__name__}); they are looked at instead")
 
 
