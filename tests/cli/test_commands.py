@@ -19,6 +19,7 @@ from tests.plugins.command_line import SAMPLES, Slowwave
 COMMANDS = sorted(command.name or command.callback.__name__ for command in app.registered_commands if command.callback)
 
 
+@pytest.mark.req("P047")
 @pytest.mark.fault("X21")
 def test_a_run_publishes_a_summary_and_a_second_one_has_nothing_to_do(slowwave: Slowwave) -> None:
     first = slowwave("run")
@@ -40,6 +41,7 @@ def test_a_run_as_json_prints_one_document_and_no_progress(slowwave: Slowwave) -
     assert done.err == ""
 
 
+@pytest.mark.req("P043")
 def test_the_stages_can_be_run_one_by_one(slowwave: Slowwave) -> None:
     one = slowwave("run", "--extract-only", "--json")
     assert (one.code, one.json["consolidate"]) == (0, None)

@@ -284,7 +284,7 @@ async def test_inputs_that_change_meanwhile_stop_the_publish(bench: StoreBench, 
     assert (job.status, job.attempts) == ("released", 0)
 
 
-@pytest.mark.req("Z083")
+@pytest.mark.req("Z083", "P048")
 async def test_a_stop_gives_the_attempt_back(bench: StoreBench) -> None:
     text = await published(bench)
     bench.add("b2", OTHER)
@@ -413,6 +413,7 @@ async def test_every_call_has_one_ledger_row_without_content(bench: StoreBench) 
     assert "force-push" not in str(rows)
 
 
+@pytest.mark.req("C039")
 async def test_old_tool_results_are_left_out_when_the_window_is_small(bench: StoreBench) -> None:
     citations = [bench.add(f"s{n}", BODY + "- filler " * 300) for n in range(4)]
     paths = [f"rollout_summaries/{row.rollout.source_id}.md" for row in bench.store.outputs.all()]
@@ -425,6 +426,9 @@ async def test_old_tool_results_are_left_out_when_the_window_is_small(bench: Sto
     assert isinstance(await run(bench.runtime()), Published)
     sizes = [sum(len(m.content) for m in request if m.role == "tool") for request in bench.model.requests]
     assert max(sizes) < 4 * 2_700
+    for request in bench.model.requests:  # what was left out left its place: each call still has its one answer
+        called = [made.id for m in request for made in m.tool_calls]
+        assert called == [m.tool_call_id for m in request if m.role == "tool"]
 
 
 async def test_a_model_that_overflows_fails_by_name(bench: StoreBench) -> None:

@@ -174,7 +174,7 @@ class Hanging(ScriptedModel):
         raise AssertionError
 
 
-@pytest.mark.req("Z083")
+@pytest.mark.req("Z083", "P048")
 async def test_a_stop_ends_every_session_within_seconds_and_refunds_all(bench: Bench) -> None:
     rollouts = [bench.write(name, *TALK) for name in "abcd"]
     model = Hanging()

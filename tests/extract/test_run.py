@@ -72,6 +72,7 @@ async def test_a_session_becomes_one_file_with_header_anchors_and_one_model_call
     assert stored.reason is Reason.UP_TO_DATE
 
 
+@pytest.mark.req("P029")
 @pytest.mark.fault("M12", "M32")
 async def test_the_request_has_instructions_and_the_evidence_as_data(bench: Bench) -> None:
     bench.write("a", *TALK)
@@ -83,6 +84,7 @@ async def test_the_request_has_instructions_and_the_evidence_as_data(bench: Benc
     assert re.search(r"\[e1 human 2026-11-\d\dT\d\d:\d\d[+-]\d\d:\d\d\]", user.content)
     assert re.search(r"Began: 2026-11-\d\dT\d\d:\d\d[+-]\d\d:\d\d\n", user.content)
     assert "generic:a" in user.content
+    assert re.search(r"^Project: .+\nWorking folder: .+$", user.content, re.MULTILINE)
 
 
 @pytest.mark.req("Z084")
@@ -124,7 +126,7 @@ async def test_a_secret_in_an_answer_reaches_no_file(bench: Bench) -> None:
 # -- repairs and salvage ---------------------------------------------------------------
 
 
-@pytest.mark.req("Z079")
+@pytest.mark.req("Z079", "P053")
 async def test_an_invalid_answer_is_asked_again_with_its_reasons(bench: Bench) -> None:
     bench.write("a", *TALK)
     wrong = {**GOOD, "rollout_summary": BODY.replace("43", "44")}
@@ -204,7 +206,7 @@ async def test_doubt_can_bring_the_record_after_all_and_repairs_of_none_still_en
 GROWN = BODY.replace("commit. [e1]", "commit. [e1]\n- 以后测试端口统一用9090。 [e5]")
 
 
-@pytest.mark.req("Z084")
+@pytest.mark.req("Z084", "P029", "P046")
 async def test_a_session_that_grew_is_extracted_from_its_boundary_with_its_former_record(bench: Bench) -> None:
     rollout = bench.write("a", *TALK, ago_hours=30)
     await bench.run(ScriptedModel([GOOD]))

@@ -136,6 +136,7 @@ def test_the_form_is_held_to_the_letter(body: str, rule: str) -> None:
 # -- anchors ---------------------------------------------------------------
 
 
+@pytest.mark.req("P054")
 @pytest.mark.parametrize(
     ("bullet", "rule"),
     [

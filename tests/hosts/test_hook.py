@@ -83,7 +83,8 @@ def quiet(said: Said) -> bool:
 # -- formats --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.req("Z014", "Z052", "P038")
+@pytest.mark.fault("X53")
+@pytest.mark.req("Z014", "Z052", "P038", "P052")
 @pytest.mark.parametrize("make", [claude, codex])
 def test_starts_and_prompts_get_the_block_in_the_hosts_form_and_every_other_event_an_empty_output(
     home: Path, shop: Path, make: Any
@@ -122,6 +123,7 @@ def test_a_session_of_another_project_gets_nothing_of_this_one(home: Path, shop:
     assert "MARK" not in run(home, codex("SessionStart", shop), "codex").text + text
 
 
+@pytest.mark.req("P018")
 @pytest.mark.fault("X28", "M85", "O19")
 def test_a_worktree_a_subfolder_and_a_link_are_the_same_project(home: Path, shop: Path, tmp_path: Path) -> None:
     git = ["git", "-C", str(shop), "-c", "user.name=x", "-c", "user.email=x@example.com"]
@@ -193,7 +195,7 @@ def test_a_prompt_leaves_a_snapshot_a_wake_up_and_one_line_and_no_word_of_anybod
     assert snapshot.take_spool(str(home)) == []
 
 
-@pytest.mark.req("Z053", "Z016")
+@pytest.mark.req("Z053", "Z016", "P052")
 @pytest.mark.parametrize(
     ("tool", "counts"),
     [

@@ -212,6 +212,7 @@ def test_every_answer_is_one_fence_that_nothing_in_memory_can_close(home: Home) 
         assert "<|im_start|>" not in text
 
 
+@pytest.mark.req("C042")
 def test_a_long_answer_is_cut_at_the_set_bound_and_says_so(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLOWWAVE_MCP_MAX_CHARS", "1500")
     home.bench.workspace.write_note("long", "\n".join(f"- Step {i} of the lighthouse plan." for i in range(400)))
@@ -225,9 +226,25 @@ def test_a_long_answer_is_cut_at_the_set_bound_and_says_so(home: Home, monkeypat
     inside(home.shop, steps)
 
 
+@pytest.mark.req("C043")
+def test_the_path_of_a_picture_stays_a_word_of_the_text(home: Home) -> None:
+    said = "The cart looks like ![cart](screens/cart.png), the old one like file:///tmp/old.jpeg"
+
+    async def steps(client: Client) -> None:
+        await ask(client, "memory_remember", scope="user", tier="log", topic="looks", title="Cart", content=said)
+        found = await client.call_tool("memory_recall", {"query": "what does the cart look like"})
+        assert [part.type for part in found.content] == ["text"]
+        assert "screens/cart.png" in str(found.content)
+        listed = await client.call_tool("memory_list", {})
+        assert [part.type for part in listed.content] == ["text"]
+
+    inside(home.shop, steps)
+
+
 # -- sentences instead of failures -------------------------------------------------------------------------------------
 
 
+@pytest.mark.req("C040")
 @pytest.mark.parametrize(
     ("tool", "arguments", "says"),
     [

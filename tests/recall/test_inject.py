@@ -111,7 +111,7 @@ def test_the_frame_says_what_it_is_and_what_outranks_it_and_orders_nothing() -> 
     assert re.findall(r"`([^`]+)`", frame + inject._left_out(1, 1)) == ["slowwave show", "slowwave short list"]
 
 
-@pytest.mark.req("Z052", "P019")
+@pytest.mark.req("Z052", "P019", "C028")
 def test_only_the_summary_and_the_short_files_are_injected(home: Path, project: Path) -> None:
     publish(home, {PREFERENCES: [f"Tests use Vitest. [{A}]"]}, {A: HERE, "note:n": None})
     text = build(home, project).text
@@ -162,6 +162,7 @@ def test_other_projects_leave_no_word_behind_but_their_number(home: Path, projec
     assert build(home, project).text == ""
 
 
+@pytest.mark.req("P065")
 def test_what_an_instruction_file_contradicts_is_dropped_and_told_with_its_place(home: Path, project: Path) -> None:
     publish(home, {PREFERENCES: [f"New tests use Jest. [{A}]", f"Answers in German. [{A}]"]}, SOURCES)
     short_file(home / "short" / "user.md", "Use npm.", "Deploy from main.")

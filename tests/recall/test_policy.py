@@ -467,7 +467,7 @@ def test_a_snapshot_of_another_form_is_taken_for_none(rig: Rig, state: dict[str,
     assert rig.state()["usage"]["turns"] == 1
 
 
-@pytest.mark.req("C032", "P041", "Z001")
+@pytest.mark.req("C032", "P041", "Z001", "C037", "C038")
 def test_giving_memory_makes_no_memory(rig: Rig) -> None:
     before = {path: path.read_bytes() for path in rig.home.rglob("*") if path.is_file()}
     rig.send("start", source="startup")

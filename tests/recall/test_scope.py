@@ -90,6 +90,7 @@ def test_a_rule_of_one_project_becomes_everybodys_only_with_a_second_project() -
     assert scope.is_visible(rule._replace(citations=(B, C)), SOURCES, SHOP)
 
 
+@pytest.mark.req("C030")
 def test_without_a_project_only_what_holds_everywhere_is_seen() -> None:
     everywhere = ["Works in Berlin.", "Answers in German.", "Never force-push."]
     assert seen(NOBODY) == everywhere

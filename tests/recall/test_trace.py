@@ -65,6 +65,7 @@ def first_claim(desk: Desk) -> Claim:
     return claims(desk.summary.read_text())[0]
 
 
+@pytest.mark.req("P054", "P058")
 def test_a_line_number_a_word_and_a_citation_lead_to_the_words_of_the_user(desk: Desk, trace: Tracer) -> None:
     claim = first_claim(desk)
     for reference in (str(claim.line), claim.text[:30].upper(), f"  {claim.text[5:40]} "):

@@ -114,6 +114,7 @@ def test_without_the_extra_search_goes_by_words_and_the_log_says_what_to_install
     assert meaning.EXTRA in caplog.text
 
 
+@pytest.mark.fault("M90")
 def test_vectors_of_another_model_are_not_compared(bench: StoreBench, monkeypatch: pytest.MonkeyPatch) -> None:
     one, other = Counting(), Counting()
     other.model = "letters 2"

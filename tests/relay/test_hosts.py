@@ -55,6 +55,7 @@ def with_memory(world: World) -> World:
 # -- Codex -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.req("P064")
 @pytest.mark.fault("X51", "X52")
 def test_codex_skips_hooks_nobody_approved_and_the_scan_still_finds_the_session(machine: Open) -> None:
     prompt = "New tests use Jest, they go under tests/. Please add one."

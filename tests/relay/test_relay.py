@@ -114,13 +114,14 @@ def _id(session: Path) -> str:
 # -- what the model received -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.req("P001")
+@pytest.mark.req("P001", "P002", "P063")
 @pytest.mark.parametrize("name", ASKS)
 def test_the_correction_reaches_the_next_session_in_every_host(played: Played, name: str) -> None:
     lines = [line for line in played.block(name).splitlines() if line.startswith("- ")]
     assert any(VITEST in line for line in lines)
 
 
+@pytest.mark.req("P002", "P063")
 @pytest.mark.parametrize("name", ASKS)
 def test_what_was_corrected_is_not_told_as_current(played: Played, name: str) -> None:
     claims = [line for line in played.block(name).splitlines() if "New tests use Jest" in line]
@@ -174,6 +175,7 @@ def test_a_session_that_goes_on_is_told_that_what_it_had_was_withdrawn(played: P
 # -- what is left on the disk ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.req("C037")
 @pytest.mark.fault("O13")
 def test_no_session_file_was_changed_by_us(played: Played) -> None:
     assert played.changed_by_us == set()
@@ -217,6 +219,7 @@ def test_every_host_called_the_hook_for_every_event(played: Played) -> None:
 # -- what the next run learns of it ------------------------------------------------------------------------------------
 
 
+@pytest.mark.fault("O46")
 @pytest.mark.req("Z016")
 def test_every_session_that_was_given_a_line_counts_as_a_use_of_its_sources(played: Played) -> None:
     vitest = next(row for row in played.sources if _id(played.world.session_of("vitest")) in row["source"])
@@ -226,6 +229,7 @@ def test_every_session_that_was_given_a_line_counts_as_a_use_of_its_sources(play
     assert played.counted["hooks"]["wakes"] == 0, "a run over one stage leaves the wake-ups to a whole one"
 
 
+@pytest.mark.req("P002")
 @pytest.mark.fault("X51")
 def test_status_tells_what_was_given_and_when_each_host_called(played: Played) -> None:
     given, hooks = played.told["injected"], played.told["hooks"]

@@ -179,7 +179,7 @@ def test_a_touched_file_does_not_slip_past_the_clear() -> None:
     assert reason(target, now=NOW + timedelta(hours=9), watermark=NOW) is Reason.BEFORE_WATERMARK
 
 
-@pytest.mark.req("Z067", "Z068", "Z069", "Z070")
+@pytest.mark.req("Z067", "Z068", "Z069", "Z070", "Z020")
 @pytest.mark.parametrize(
     ("kind", "expected"),
     [

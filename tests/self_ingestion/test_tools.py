@@ -100,7 +100,7 @@ def hosts(tmp_path: Path) -> Hosts:
     return made
 
 
-@pytest.mark.req("Z072", "Z073")
+@pytest.mark.req("Z072", "Z073", "C035")
 @pytest.mark.fault("O10", "M66")
 @pytest.mark.parametrize("tool", ["memory_recall", "shell", "json"])
 @pytest.mark.parametrize("host", HOSTS)

@@ -29,7 +29,7 @@ def settings(tmp_path: Path) -> Settings:
     return load(environ={"SLOWWAVE_HOME": str(tmp_path / "home"), "HOME": str(tmp_path)})
 
 
-@pytest.mark.req("P001", "P013", "P015", "P016", "P017", "P025", "P027", "P067", "P008")
+@pytest.mark.req("P001", "P013", "P015", "P016", "P017", "P025", "P027", "P067", "P008", "P050", "P058")
 @pytest.mark.fault("O18", "O19", "O29", "M5", "M9")
 def test_an_agreement_is_kept_read_back_hidden_and_corrected(tmp_path: Path, settings: Settings) -> None:
     one, two = checkout(tmp_path / "one", HTTPS), checkout(tmp_path / "two", SSH)

@@ -48,7 +48,7 @@ def traces(home: Path, text: str) -> list[str]:
     return [str(path) for path in home.rglob("*") if path.is_file() and text.encode() in path.read_bytes()]
 
 
-@pytest.mark.req("P009", "P011", "P014", "P044", "P067", "P061")
+@pytest.mark.req("P009", "P011", "P014", "P044", "P067", "P061", "C024", "C026", "C045")
 def test_saving_writes_the_topic_file_and_its_records_and_the_next_question_finds_it(bench: StoreBench) -> None:
     memory = tools(bench)
     saved = payments(memory)

@@ -107,6 +107,7 @@ def test_a_rule_declared_for_all_projects_carries_no_scope(said: Call, space: Ca
     assert lines == [f"- In all my projects, never use default exports. [{record.citation}]"]
 
 
+@pytest.mark.req("P047", "P057")
 @pytest.mark.fault("M39", "M41", "O29")
 @pytest.mark.parametrize(
     ("old", "new", "word"),

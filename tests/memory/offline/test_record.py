@@ -28,6 +28,7 @@ def objections(body: str, evidence: str) -> list[str]:
     return [str(objection) for objection in judge(tidy(body), case)]
 
 
+@pytest.mark.req("P030", "P053")
 def test_a_session_becomes_title_outcome_and_anchored_bullets(evidence: Build, stage1: Ask) -> None:
     log = (
         evidence()
@@ -56,6 +57,7 @@ def test_a_session_becomes_title_outcome_and_anchored_bullets(evidence: Build, s
     assert answer.rollout_slug == "test-coupon-lowers-cart-total"
 
 
+@pytest.mark.req("P057")
 @pytest.mark.fault("M2", "X9")
 @pytest.mark.parametrize(
     ("first", "later", "gone", "stays"),
@@ -176,6 +178,7 @@ def test_an_answer_to_a_hosts_question_is_recorded_with_the_question(evidence: B
     assert found[DECISIONS] == ['"Folders only, or single files too?" — Folders and files [e3]']
 
 
+@pytest.mark.req("P036")
 def test_a_correction_is_kept_with_its_reason_and_its_following_sentence(evidence: Build, stage1: Ask) -> None:
     log = evidence().human("写一个 docs/quickstart.md").edits("docs/quickstart.md").closes("写好了，端口 8000。")
     log.human("端口写错了，不是 8000，是 8080。网关那边写死转发到 8080，改不了。").closes("已改。")

@@ -7,6 +7,7 @@ import pytest
 from memory.offline.subjects import replaces, same
 
 
+@pytest.mark.req("P036", "P057")
 @pytest.mark.fault("M2", "M39", "M40", "M41", "X9", "O29")
 @pytest.mark.parametrize(
     ("new", "old"),

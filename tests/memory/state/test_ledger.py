@@ -244,6 +244,7 @@ def test_a_free_model_is_recorded_and_uses_up_no_tokens_or_money(store: Store) -
     assert meter.warnings() == ()
 
 
+@pytest.mark.req("P049")
 def test_spend_is_told_by_day_stage_model_project_and_run(store: Store, clock: FrozenClock) -> None:
     meter = ledger(store, prices=DOLLAR)
     for day, role, project, run, outcome in (
