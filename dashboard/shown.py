@@ -52,6 +52,13 @@ def visible(text: str) -> Markup:
     return Markup("").join([*pieces, escape(text[run:])])
 
 
+def hidden_signs(text: str) -> tuple[str, ...]:
+    """The signs without a picture that a text holds, once each, by number: for fields, which show a text as it is."""
+    if _harmless(text):
+        return ()
+    return tuple(dict.fromkeys(_number(char) for at, char in enumerate(text) if _hides(text, at)))
+
+
 def _harmless(text: str) -> bool:
     return text.isprintable() or all(line.isprintable() for line in text.replace("\t", "").split("\n"))
 

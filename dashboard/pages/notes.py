@@ -12,6 +12,7 @@ from dashboard.desk import AnyLook, Form, Look
 from dashboard.errors import status_of
 from dashboard.keeping import Place
 from dashboard.pages.memory import Project
+from dashboard.shown import hidden_signs
 from memory.errors import InputsChangedError, SlowwaveError, UnknownReference
 from recall import short
 
@@ -113,6 +114,7 @@ def _note_form(look: Look, fields: dict[str, str], error: SlowwaveError | None =
         "note.html",
         status=200 if error is None else status_of(error),
         fields=given,
+        hidden=hidden_signs(given["text"]),
         error=str(error) if error is not None else "",
         projects=confirmed.projects(look.store),
     )
@@ -198,6 +200,7 @@ def _entry_form(look: Look, place: Place, fields: dict[str, str], error: Slowwav
         status=200 if error is None else status_of(error),
         place=place,
         fields=given,
+        hidden=hidden_signs(given["text"]),
         error=str(error) if error is not None else "",
         max_chars=short.MAX_TEXT_POINTS,
         back=_list(place),
@@ -211,6 +214,7 @@ def _file_form(look: Look, place: Place, text: str, error: str, *, was: str, sta
         place=place,
         text=look.redactor.redact(text),
         error=error,
+        hidden=hidden_signs(text),
         was=was,
         back=_list(place),
     )

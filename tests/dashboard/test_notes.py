@@ -211,6 +211,11 @@ def test_a_text_that_looks_like_markup_stays_text_in_its_field(new_site: Site) -
         assert html.escape(evil) in text
 
 
+def test_a_field_names_the_signs_in_it_that_cannot_be_seen(new_site: Site) -> None:
+    new_site.post("/new-note", {"text": "pay\u202e\u200bload", "name": "odd"})
+    assert "cannot be seen: U+202E, U+200B" in new_site.text("/notes/odd")
+
+
 def test_while_another_process_writes_the_page_says_that_and_keeps_what_was_typed(
     new_site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
