@@ -39,6 +39,8 @@ def run_there(settings: Settings, wish: Mapping[str, Any], *, as_json: bool) -> 
     except ServiceDown as down:
         _say(f"{down} The run is done here.")
         return None
+    except KeyboardInterrupt:
+        return EXIT_CODES["cancelled"]
 
 
 def cancel(run_id: str, settings: Settings) -> str:

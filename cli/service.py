@@ -136,10 +136,11 @@ def logs(*, follow: bool, last: int) -> None:
     reader = _Lines(place.log)
     for text in lines[-last:] if last else []:
         line(text)
-    while follow:
-        for text in reader.new():
-            line(text)
-        time.sleep(LOOK_SECONDS)
+    with suppress(KeyboardInterrupt):
+        while follow:
+            for text in reader.new():
+                line(text)
+            time.sleep(LOOK_SECONDS)
 
 
 def _read(path: Path) -> list[str]:

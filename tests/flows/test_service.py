@@ -270,6 +270,7 @@ async def test_what_comes_while_one_runs_is_taken_along_and_one_command_stops_it
         await asyncio.sleep(2)
         assert [one.run_id for one in live.running(service.home.data)] == [run.run_id]
         began = time.monotonic()
+        # What the button of the dashboard calls is what the command calls.
         code, out, _ = await service.typed("cancel")
         assert (code, run.run_id in out) == (0, True)
         await until(lambda: not live.running(service.home.data), 5)
@@ -284,24 +285,31 @@ async def test_what_comes_while_one_runs_is_taken_along_and_one_command_stops_it
 
 
 @pytest.mark.req("Z083")
-@pytest.mark.parametrize("way", ["dashboard", "prefect"])
-async def test_a_run_is_stopped_from_the_dashboard_and_from_prefect_within_seconds(service: Service, way: str) -> None:
+@pytest.mark.parametrize("way", ["prefect", "terminal"])
+async def test_a_run_is_stopped_from_prefects_page_and_from_the_terminal_within_seconds(
+    service: Service, way: str
+) -> None:
     # The wake-up of the last test is answered first.
     await until(lambda: not list(service.place.spool.glob("wake-*")) and not live.running(service.home.data), 40)
     service.home.write(way)
     async with slow_model(service) as provider:
-        asked = await asyncio.to_thread(lambda: service.remote.start(stage="extract", rollouts=[f"generic:{way}"]))
-        assert (asked.run, asked.coalesced) == (None, False)
+        typed = service.start("run", "--extract-only", "--rollout", f"generic:{way}") if way == "terminal" else None
+        if typed is None:
+            asked = await asyncio.to_thread(lambda: service.remote.start(stage="extract", rollouts=[f"generic:{way}"]))
+            assert (asked.run, asked.coalesced) == (None, False)
         run = await going(service, provider)
         began = time.monotonic()
-        if way == "dashboard":
-            assert run.run_id in await asyncio.to_thread(service.remote.cancel, run.run_id)
+        if typed is not None:
+            typed.send_signal(signal.SIGINT)
         else:
             with service.api() as api:
                 body = {"state": {"type": "CANCELLING", "name": "Cancelling"}, "force": False}
                 await asyncio.to_thread(api.call, "POST", f"/flow_runs/{run.prefect_run}/set_state", body)
         await until(lambda: not live.running(service.home.data), 6)
         assert time.monotonic() - began < 5
+        if typed is not None:
+            out, err = await asyncio.to_thread(typed.communicate, timeout=20)
+            assert (typed.returncode, "stopping" in err) == (130, True), (out, err)
     (row,) = [row for row in service.rows() if row.run_id == run.run_id]
     assert row.outcome == "cancelled"
     assert service.attempts(way) == ("released", 0)
