@@ -11,7 +11,7 @@ from dashboard import confirmed, tracing
 from dashboard.desk import HOSTS, AnyLook, Form
 from dashboard.pages.memory import Project
 from memory.model import Reason
-from memory.state.browse import FATES, Wanted, sessions
+from memory.state.browse import Wanted, fate_counts, sessions
 from recall import scope
 
 router = APIRouter()
@@ -46,7 +46,7 @@ def session_list(
         projects=projects,
         names={one.id: one.name for one in projects},
         hosts=HOSTS,
-        fates=FATES,
+        fates=fate_counts(look.store),
         reasons={one: count for one, count in look.store.rollouts.counts().items() if one is not None},
         narrowed=wanted != Wanted(),
         day_of=lambda moment: f"{moment.astimezone():%Y-%m-%d}" if moment is not None else "–",

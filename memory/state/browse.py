@@ -59,11 +59,16 @@ class SessionRow:
 
     @property
     def fate(self) -> Fate:
-        if self.row.reason in FAILED:
-            return "failed"
-        if self.kept is not None and self.row.reason is not Reason.FORGOTTEN:
-            return "remembered" if self.kept else "nothing"
-        return "waiting" if self.row.reason is None or self.row.reason in WAITING else "skipped"
+        return fate_of(self.row.reason, kept=self.kept)
+
+
+def fate_of(reason: Reason | None, *, kept: bool | None) -> Fate:
+    """What became of a session, by why it is or is not taken now and what was made of it."""
+    if reason in FAILED:
+        return "failed"
+    if kept is not None and reason is not Reason.FORGOTTEN:
+        return "remembered" if kept else "nothing"
+    return "waiting" if reason is None or reason in WAITING else "skipped"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +102,17 @@ def sessions(store: Store, wanted: Wanted, *, limit: int, offset: int = 0) -> tu
         page = select(c.id).select_from(place).where(condition).order_by(*_ORDER).limit(limit).offset(offset)
         ids = list(tx.execute(page).scalars())
         return [_session(row) for row in tx.execute(_joined().where(c.id.in_(ids)).order_by(*_ORDER))], total
+
+
+def fate_counts(store: Store) -> dict[Fate, int]:
+    """How many rollouts there are of each fate, all of them named."""
+    made = rollouts.outerjoin(outputs, outputs.c.rollout == rollouts.c.id)
+    groups = select(rollouts.c.reason, outputs.c.kept, func.count()).select_from(made)
+    found = dict.fromkeys(FATES, 0)
+    with store.read() as tx:
+        for reason, kept, count in tx.execute(groups.group_by(rollouts.c.reason, outputs.c.kept)):
+            found[fate_of(Reason(reason) if reason else None, kept=kept)] += count
+    return found
 
 
 def session(store: Store, source_id: str) -> SessionRow | None:

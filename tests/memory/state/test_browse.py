@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from memory.model import Boundary, Outcome, Reason, RolloutId
 from memory.state import OutputRow, RolloutRow, Store, VersionRow
-from memory.state.browse import FATES, Wanted, changes_between, session, sessions, version_heads
+from memory.state.browse import FATES, Wanted, changes_between, fate_counts, session, sessions, version_heads
 
 NOW = datetime(2026, 11, 30, tzinfo=UTC)
 
@@ -66,6 +66,24 @@ def test_the_filter_by_fate_is_the_same_in_every_database(store: Store) -> None:
         found, count = sessions(store, Wanted(fate=fate), limit=100)
         assert [one.row.id for one in found] == [one.row.id for one in everything if one.fate == fate]
         assert count == len(found)
+
+
+def test_fates_are_counted_as_the_rows_say(store: Store) -> None:
+    for number, (reason, kept) in enumerate(
+        [
+            (None, None),
+            (Reason.UP_TO_DATE, True),
+            (Reason.NOT_IDLE, True),
+            (Reason.UP_TO_DATE, False),
+            (Reason.EXHAUSTED, None),
+            (Reason.OWN, None),
+        ]
+    ):
+        row = _row(f"s{number}", reason=reason)
+        store.rollouts.upsert_many([row])
+        if kept is not None:
+            store.outputs.rewrite(_output(store, row.id, kept=kept))
+    assert fate_counts(store) == {"remembered": 2, "nothing": 1, "waiting": 1, "failed": 1, "skipped": 1}
 
 
 def test_pages_follow_each_other_without_a_gap(store: Store) -> None:
