@@ -118,7 +118,8 @@ class Known:
         if origin == "environment":
             ours = name in self.settings.overridden
             variable = f"SLOWWAVE_{section}_{key}".upper() if ours else COMMON.get(name, "")
-        secret = isinstance(now, SecretStr) or (key.endswith("url") and "@" in str(now))
+        # An address may carry a password or a key.
+        secret = isinstance(now, SecretStr) or (key.endswith("url") and any(sign in str(now) for sign in "@?"))
         told = "" if secret else text_of(now)
         return Value(name, told, now not in (None, "", SecretStr("")), origin, text_of(default), secret, variable)
 
@@ -174,9 +175,9 @@ def asked(found: Known, group: str, fields: Mapping[str, str]) -> dict[Key, obje
     changes: dict[Key, object] = {}
     for option in GROUPS[group]:
         now = found.value(option.section, option.key)
-        if now.origin == "environment":
+        if now.origin == "environment" or option.name not in fields:
             continue
-        text = fields.get(option.name, "").strip()
+        text = fields[option.name].strip()
         if option.kind == "secret" or now.secret:
             if fields.get(f"{option.name}.remove"):
                 changes[(option.section, option.key)] = UNSET

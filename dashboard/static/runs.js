@@ -72,6 +72,24 @@ function show(runs) {
   else refresh().catch(() => {});
 }
 
-const source = new EventSource(place.dataset.stream);
-source.addEventListener("message", (event) => show(JSON.parse(event.data).runs));
-addEventListener("pagehide", () => source.close());
+/* Only a page somebody looks at holds a stream: a browser has six connections for a server, all its pages together. */
+let source = null;
+
+function listen() {
+  if (document.hidden) {
+    source?.close();
+    source = null;
+  } else if (!source) {
+    source = new EventSource(place.dataset.stream);
+    source.addEventListener("message", (event) => show(JSON.parse(event.data).runs));
+  }
+}
+
+document.addEventListener("visibilitychange", listen);
+addEventListener("pagehide", () => source?.close());
+addEventListener("pageshow", (event) => {
+  if (!event.persisted) return;
+  source = null;
+  listen();
+});
+listen();

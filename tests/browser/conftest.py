@@ -1,4 +1,4 @@
-"""One browser for all tests of this folder, homes to be copied, pages that note what went wrong in them."""
+"""A browser for each file, homes to be copied, pages that note what went wrong in them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ from tests.browser.stage import CHROMIUM, ShiftedClock, Stand, chromium, run_her
 from tests.plugins.command_line import CONFIG, SAMPLES
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    """For one file, not for all: while it is open, Playwright's event loop runs in this thread and no test of another
+    folder could start one."""
     if not CHROMIUM.exists():
         pytest.skip(f"{CHROMIUM} is not installed: run deploy/install_browser.sh")
     with chromium() as found:

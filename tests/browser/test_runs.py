@@ -17,6 +17,7 @@ from memory.settings import load
 from memory.state import Store
 from tests.browser.stage import Stand, standing
 from tests.plugins.command_line import CONFIG
+from tests.plugins.dashboard_live import going_on
 
 pytestmark = pytest.mark.browser
 
@@ -42,7 +43,7 @@ def deaf_model(tmp_path: Path) -> Iterator[Stand]:
 def test_a_new_user_starts_a_run_and_watches_it_finish(new_home: Stand, page: Page) -> None:
     page.goto(new_home.url("/"))
     expect(page.locator("main")).to_contain_text("slowwave run")
-    page.get_by_role("link", name="Runs", exact=True).click()
+    page.get_by_role("navigation").get_by_role("link", name="Runs", exact=True).click()
     expect(page.locator("#idle")).to_be_visible()
     expect(page.locator("#past")).to_contain_text("There has been no run yet")
     page.get_by_role("button", name="Run now").click()
@@ -56,7 +57,7 @@ def test_a_new_user_starts_a_run_and_watches_it_finish(new_home: Stand, page: Pa
     expect(page.locator("#past tbody tr")).to_contain_text("you")  # who woke it
     page.locator("#past tbody th a").click()
     expect(page.locator("main")).to_contain_text("published")
-    page.get_by_role("link", name="Memory", exact=True).click()
+    page.get_by_role("navigation").get_by_role("link", name="Memory", exact=True).click()
     assert page.locator(".claim").count() > 3
 
 
@@ -77,6 +78,24 @@ def test_a_run_is_stopped_within_five_seconds_and_the_page_says_so(deaf_model: S
     assert live.running(deaf_model.site.home) == []
     with Store.open(load(home=deaf_model.site.home), SystemClock()) as store:
         assert {job.attempts for job in store.jobs.all("extract")} == {0}
+
+
+HIDE = """() => {
+  Object.defineProperty(document, "hidden", { value: true, configurable: true });
+  document.dispatchEvent(new Event("visibilitychange"));
+}"""
+SHOW = HIDE.replace("value: true", "value: false")
+
+
+def test_a_dozen_pages_that_watch_in_one_browser_do_not_block_each_other(new_home: Stand, page: Page) -> None:
+    tabs = [page, *(page.context.new_page() for _ in range(11))]
+    for tab in tabs:  # a browser has six connections for one server: a page nobody looks at must not hold one
+        tab.goto(new_home.url("/runs"))
+        tab.evaluate(HIDE)
+    page.evaluate(SHOW)
+    with going_on(new_home.site.home, stage="publish"):
+        expect(page.locator("#now [data-run]")).to_have_count(1)
+    expect(page.locator("#now [data-run]")).to_have_count(0)
 
 
 def test_the_page_says_what_a_run_would_cost_before_it_is_started(new_home: Stand, page: Page) -> None:

@@ -65,5 +65,5 @@ def test_a_run_asked_for_on_the_page_is_done_by_the_service_and_leads_to_prefect
     page.locator("#past tbody th a").click()
     link = page.get_by_role("link", name="Show it in Prefect")
     expect(link).to_have_attribute("href", re.compile(r"^http://127\.0\.0\.1:\d+/runs/flow-run/[0-9a-f-]{36}$"))
-    page.get_by_role("link", name="Memory", exact=True).click()
+    page.get_by_role("navigation").get_by_role("link", name="Memory", exact=True).click()
     assert page.locator(".claim").count() > 3

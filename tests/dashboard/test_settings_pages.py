@@ -76,6 +76,13 @@ def test_a_switch_a_limit_and_an_emptied_field_are_written_as_they_are_meant(new
     assert (now.budget.day_tokens, now.budget.day_money, now.extract.batch) == (None, 2.5, 2)
 
 
+def test_a_form_that_lacks_fields_takes_nothing_away(new_site: Site) -> None:
+    before = _file(new_site)
+    for group in options.GROUPS:
+        new_site.post(f"/settings/groups/{group}", {"mark": _mark(new_site)})
+    assert _file(new_site) == before
+
+
 @pytest.mark.parametrize(
     ("group", "field", "text", "says"),
     [
@@ -125,8 +132,9 @@ def test_a_key_is_never_shown_stays_when_its_field_is_empty_and_goes_when_asked(
     assert tomllib.loads(_file(new_site))["model"] == {"name": "n"}
 
 
-def test_an_address_with_a_password_in_it_is_treated_as_a_key(new_site: Site) -> None:
-    new_site.post("/settings/groups/model", _fields(new_site, "model", model__base_url="http://u:hunter2@h/v1"))
+@pytest.mark.parametrize("address", ["http://u:hunter2@h/v1", "http://h/v1?key=hunter2"])
+def test_an_address_with_a_password_in_it_is_treated_as_a_key(new_site: Site, address: str) -> None:
+    new_site.post("/settings/groups/model", _fields(new_site, "model", model__base_url=address))
     for path in ("/settings", "/settings/all", "/api/v1/settings"):
         assert "hunter2" not in new_site.get(path).text
 
