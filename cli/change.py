@@ -19,6 +19,7 @@ from memory.runtime import open_runtime
 from memory.settings import load
 from memory.state import VersionRow
 from memory.workspace.topic_text import USER, TopicEntry
+from recall.answers import path_of
 from recall.trace import Tracer
 
 
@@ -94,7 +95,7 @@ def forget(reference: str, *, text: str, project: str, yes: bool, as_json: bool)
         rollouts, notes = ([], []) if entries and not project else _targets(memory, reference, project, entries)
         _announce(memory, rollouts, notes, text, quiet=as_json)
         for entry in () if as_json else entries:
-            line(f"entry {entry.id} {entry.topic}/{entry.title}")
+            line(f"entry {entry.id} {path_of(entry.topic, entry.title)}")
         _confirm("Forget this for good?", yes=yes)
         ids = [entry.id for entry in entries]
         report = memory.forget(rollouts=rollouts, notes=notes, text=text, entries=ids)

@@ -175,7 +175,7 @@ def _listing(answer: answers.Listing) -> Iterable[str]:
 @_lines.register
 def _remembered(answer: answers.Remembered) -> Iterable[str]:
     yield answer.says or ("Replaced." if answer.updated else "Remembered.")
-    yield f"[{answer.id}] {answer.topic}/{answer.title} ({_place(answer.scope, answer.tier)})"
+    yield f"[{answer.id}] {answers.path_of(answer.topic, answer.title)} ({_place(answer.scope, answer.tier)})"
     if answer.redacted:
         yield f"Taken out before it was written, since it looks like a secret: {', '.join(answer.redacted)}"
     yield from (_excerpt(entry) for entry in answer.similar)
@@ -183,7 +183,8 @@ def _remembered(answer: answers.Remembered) -> Iterable[str]:
 
 @_lines.register
 def _forgotten(answer: answers.Forgotten) -> Iterable[str]:
-    yield f"Forgotten [{answer.id}] {answer.topic}/{answer.title} ({answer.scope}). Tell the user which one it was."
+    name = answers.path_of(answer.topic, answer.title)
+    yield f"Forgotten [{answer.id}] {name} ({answer.scope}). Tell the user which one it was."
     yield answer.says
 
 

@@ -14,6 +14,11 @@ ScopeName = Literal["user", "project", "agent"]
 Asker = Literal["user", "agent"]
 
 
+def path_of(topic: str, title: str) -> str:
+    """How an entry is named to people and models; a note need not have a topic."""
+    return f"{topic}/{title}" if topic else title
+
+
 @dataclass(frozen=True, slots=True)
 class Excerpt:
     """One line or entry found.

@@ -97,6 +97,9 @@ def _clipped(text: str, room: int) -> str:
 # -- search -----------------------------------------------------------------------------------------------------------
 
 
+NEAR = " With near = true it shows what comes near."
+
+
 def search(view: View, query: str, *, limit: int = 5, near: bool = False) -> Candidates:
     """Sessions and notes that answer, best first, each with its best lines and the id to go on with."""
     wanted = max(1, min(limit, MAX_CANDIDATES))
@@ -109,6 +112,8 @@ def search(view: View, query: str, *, limit: int = 5, near: bool = False) -> Can
             kept.setdefault(one.id, one)
     sessions = tuple(kept.values())
     says = "" if sessions else "No session or note answers this."
+    if not (sessions or near) and view.sessions(query, limit=1, answers_only=False).groups:
+        says += NEAR
     return Candidates(sessions[:wanted], len(sessions) > wanted, says)
 
 

@@ -41,6 +41,7 @@ from recall.answers import (
     Timeline,
     Titles,
     Why,
+    path_of,
 )
 from recall.search import Found, Searcher, View
 from recall.session_entries import SessionEntries
@@ -167,7 +168,14 @@ class MemoryTools:
         hits = [hit.unit for hit in found.hits if not scope or stepwise.scope_name(hit.unit) == scope]
         known = self._known(hits[:wanted])
         answers = (*mine, *(_labelled(stepwise.excerpt(unit, found), known) for unit in hits))
-        return Recalled(answers[:wanted], None, len(answers) > wanted, "" if answers else NOTHING)
+        says = "" if answers else NOTHING
+        if not (answers or near) and self._comes_near(query, scope, kinds):
+            says += stepwise.NEAR
+        return Recalled(answers[:wanted], None, len(answers) > wanted, says)
+
+    def _comes_near(self, query: str, scope: str, kinds: Collection[str]) -> bool:
+        """Whether asking for what comes near would show anything."""
+        return bool(self.recall(query, scope=scope, kinds=kinds, near=True, limit=1).hits)
 
     def forget(self, id: str) -> Forgotten:
         """`memory_forget`: takes an entry or note away for good. Raises UnknownReference when there is none one may
@@ -335,7 +343,7 @@ def shown(kept: Kept) -> Excerpt:
 
 def as_session(kept: Kept) -> Session:
     """An entry in a timeline."""
-    return Session(kept.id, kept.kind, f"{kept.topic}/{kept.title}", kept.path, kept.date, 1, (shown(kept),))
+    return Session(kept.id, kept.kind, path_of(kept.topic, kept.title), kept.path, kept.date, 1, (shown(kept),))
 
 
 def _labelled(found: Excerpt, known: Mapping[str, Kept]) -> Excerpt:
@@ -363,7 +371,7 @@ def _says(outcome: Outcome) -> str:
     if outcome.hidden:
         parts.append("Invisible characters were taken out.")
     if outcome.similar:
-        names = "; ".join(f"{one.topic}/{one.title} ({one.id})" for one in outcome.similar)
+        names = "; ".join(f"{path_of(one.topic, one.title)} ({one.id})" for one in outcome.similar)
         parts.append(f"Perhaps the same as: {names}. To update one, use its topic and title; to drop one, forget it.")
     if outcome.kept.tier == "note" and outcome.kept.citation:
         parts.append("The next consolidation takes it into the summary.")

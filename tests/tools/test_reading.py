@@ -92,6 +92,17 @@ def test_recall_gives_excerpts_with_ids_and_an_id_gives_the_text(bench: StoreBen
     assert summary.text == BODY.strip("\n")
 
 
+@pytest.mark.req("P023")
+def test_where_nothing_answers_it_is_said_whether_something_comes_near(bench: StoreBench) -> None:
+    filled(bench)
+    memory, question = tools(bench), "gateway certificate expiry alarm threshold"
+    assert memory.recall(question).says == "Nothing in memory answers this. With near = true it shows what comes near."
+    assert memory.recall(question, near=True).hits
+    assert memory.search(question).says.endswith("With near = true it shows what comes near.")
+    assert memory.recall("zebra").says == "Nothing in memory answers this."
+    assert memory.search("zebra").says == "No session or note answers this."
+
+
 @pytest.mark.req("P017", "P034", "C023")
 @pytest.mark.fault("O18", "M5")
 def test_nothing_of_another_project_is_found_by_any_step(bench: StoreBench) -> None:

@@ -124,6 +124,11 @@ def test_a_title_nearly_the_same_is_reported_and_never_merged(bench: StoreBench)
     assert payments(memory, topic="deploy", title="Release day", content="Tuesdays").similar == ()
 
 
+def test_a_note_without_a_topic_is_named_by_its_title(bench: StoreBench) -> None:
+    bench.workspace.write_note("new-test-framework", "New tests use Vitest.", project=SHOP.id)
+    assert "Perhaps the same as: new-test-framework (note:new-test-framework)." in payments(tools(bench)).says
+
+
 @pytest.mark.req("P010", "P039")
 def test_the_timeline_of_an_entry_has_the_others_of_its_topic(bench: StoreBench) -> None:
     memory = tools(bench)
