@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+from markupsafe import Markup
+
+from dashboard.shown import visible
 from memory.documents import claims
 from memory.model import HEADINGS, Claim
+from memory.redact import Redactor
 from memory.state.browse import VersionHead
+
+_WORD = re.compile(r"[^\W_\u3000-\u9fff\uac00-\ud7a3]+|.", re.DOTALL)
+"""A word, or one sign of a script that sets no spaces between words."""
 
 Kind = Literal["same", "added", "removed", "changed"]
 
@@ -37,6 +45,20 @@ def side_by_side(before: str, after: str, between: Iterable[VersionHead]) -> lis
         right = [claim for claim in new if claim.section == heading]
         rows += [_with_reasons(row, heads) for row in _aligned(heading, left, right, successors)]
     return rows
+
+
+def marked(row: Row, redactor: Redactor) -> tuple[Markup, Markup]:
+    """Both sides of a row for a page; of a line that changed, the words that did stand in `del` and `ins`."""
+    before, after = (redactor.redact(claim.text) if claim is not None else "" for claim in (row.before, row.after))
+    if row.kind != "changed":
+        return visible(before), visible(after)
+    old, new = _WORD.findall(before), _WORD.findall(after)
+    left, right = [], []
+    for tag, a1, a2, b1, b2 in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        gone, come = visible("".join(old[a1:a2])), visible("".join(new[b1:b2]))
+        left.append(gone if tag == "equal" else Markup("<del>{}</del>").format(gone) if gone else gone)
+        right.append(come if tag == "equal" else Markup("<ins>{}</ins>").format(come) if come else come)
+    return Markup("").join(left), Markup("").join(right)
 
 
 def backwards(rows: Iterable[Row]) -> list[Row]:

@@ -9,7 +9,7 @@ from fastapi.responses import Response
 
 from dashboard import confirmed, versions
 from dashboard.desk import AnyLook, Form
-from dashboard.diffing import backwards, side_by_side
+from dashboard.diffing import backwards, marked, side_by_side
 from dashboard.pages.sessions import Page
 from memory.state.browse import changes_between, version_heads
 from recall import scope
@@ -49,6 +49,7 @@ def compare(
         first=first,
         last=last,
         rows=side_by_side(before.summary, after.summary, changes_between(look.store, first, last)),
+        marked=lambda row: marked(row, look.redactor),
         added=sorted(new - old),
         removed=sorted(old - new),
         kept=look.workspace.versions(),
@@ -80,6 +81,7 @@ def ask_restore(look: AnyLook, number: Number) -> Response:
         "restore.html",
         head=head,
         current=now.version,
+        marked=lambda row: marked(row, look.redactor),
         rows=[row for row in backwards(side_by_side(found.summary, now.text, between)) if row.kind != "same"],
     )
 

@@ -7,9 +7,12 @@ from typing import cast
 
 import pytest
 
-from dashboard.diffing import backwards, side_by_side
+from dashboard.diffing import Row, backwards, marked, side_by_side
 from memory.clock import SystemClock
 from memory.documents import print_summary
+from memory.model import Claim
+from memory.redact import Redactor
+from memory.settings import RedactSettings
 from memory.state.browse import VersionHead
 from tests.plugins.dashboard_site import Site
 from tests.plugins.published import PREFERENCES, TIPS
@@ -106,3 +109,15 @@ def test_a_line_stands_beside_the_one_that_took_it_up_with_the_reason_of_every_s
     assert rows[3].reasons == ((2, "removed", "no room"),)
     assert [row.kind for row in backwards(rows)] == ["changed", "same", "removed", "added"]
     assert cast("object", backwards(rows)[2].before) is rows[2].after
+
+
+def test_of_a_line_that_changed_the_words_that_did_are_marked() -> None:
+    def claim(text: str) -> Claim:
+        return Claim(text, ("aaaaaaaa",), TIPS, 1)
+
+    redactor = Redactor(RedactSettings(), quick=True)
+    row = Row("changed", TIPS, claim("Use <tabs> 用四个空格 here"), claim("Use spaces 用两个空格 here"))
+    before, after = marked(row, redactor)
+    assert before == "Use <del>&lt;tabs&gt;</del> 用<del>四</del>个空格 here"
+    assert after == "Use <ins>spaces</ins> 用<ins>两</ins>个空格 here"
+    assert marked(Row("added", TIPS, None, claim("New")), redactor) == ("", "New")
