@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mcp import Client
 
-from tests.mcp.conftest import Home, ask, is_alive, talk
+from tests.mcp.conftest import Home, is_alive
 
 HELLO = {
     "jsonrpc": "2.0", "id": 1, "method": "initialize",
