@@ -97,7 +97,8 @@ def test_a_run_has_one_word_and_a_failure_outweighs_what_went_well(
             Failed("gate_rejected", "M", (Violation("shrink", CANARY, 7),), 4, NEW_YEAR, ("request 1: gate passed",)),
             {
                 "code": "failed", "error": "gate_rejected", "message": "M", "requests": 4,
-                "retry_at": "2026-01-01T00:00:00.000000Z", "violations": [{"rule": "shrink", "line": 7}], "transcript": ["request 1: gate passed"],
+                "retry_at": "2026-01-01T00:00:00.000000Z", "violations": [{"rule": "shrink", "line": 7}],
+                "transcript": ["request 1: gate passed"],
             },
         ),
         (Deferred("cooldown", "D"), {"code": "deferred", "reason": "cooldown", "detail": "D", "until": None}),
