@@ -396,6 +396,18 @@ def statements(text: str) -> list[Statement]:
     return found
 
 
+def comment_behind(statement: str, data: Json) -> str:
+    """The comment at the end of a statement that says `data`, with the white space before it, or ""."""
+    start = statement.rstrip("\r\n").rfind("\n") + 1
+    for sign in re.finditer(r"(?=([ \t]*#[^\r\n]*))", statement[start:]):
+        try:
+            if tomllib.loads(statement[: start + sign.start()]) == data:
+                return sign.group(1)
+        except tomllib.TOMLDecodeError:
+            continue  # a sign inside a text
+    return ""
+
+
 def _path(data: Json) -> tuple[str, ...]:
     """The keys of a header, of the data it alone makes."""
     keys: list[str] = []

@@ -148,7 +148,7 @@ def add_to_config(text: str, command: Command, path: Path, *, hooks: bool) -> st
         if not isinstance(notify, list) or not all(isinstance(item, str) for item in notify):
             raise HostConfigError(f"{path}: notify must be a list of strings; nothing was changed.")
         wanted["notify"] = command.notify(notify)
-        result = _set_notify(result, f"notify = {edit.toml_array(wanted['notify'])}")
+        result = _set_notify(result, _notify_line(wanted["notify"]), commented=True)
     if hooks:
         newline = "\r\n" if "\r\n" in text else "\n"
         joint = "" if not result or result.endswith("\n") else newline
@@ -260,7 +260,9 @@ def strip_config(text: str, original: str, path: Path) -> str:
     if theirs is not None:
         former = next((s for s in edit.statements(original) if "notify" in s.data and not s.table), None)
         line = original[former.start : former.end] if former and former.data["notify"] == theirs else ""
-        text = _set_notify(text, line or (f"notify = {edit.toml_array(theirs)}" if theirs else ""))
+        text = (
+            _set_notify(text, line) if line or not theirs else _set_notify(text, _notify_line(theirs), commented=True)
+        )
     return _strip_tables(_strip_server(text, path))
 
 
@@ -272,13 +274,19 @@ def _our_notify(data: Json) -> list[str] | None:
     return list(notify[notify.index(CHAIN) + 1 :]) if CHAIN in notify else []
 
 
-def _set_notify(text: str, line: str) -> str:
+def _notify_line(program: list[str]) -> str:
+    return f"notify = {edit.toml_array(program)}"
+
+
+def _set_notify(text: str, line: str, *, commented: bool = False) -> str:
+    """With `line` in place of the statement; `commented`: what the user wrote behind the value stays behind it."""
     for statement in edit.statements(text):
         if "notify" in statement.data and not statement.table:
             old = text[statement.start : statement.end]
             end = re.search(r"\r?\n?\Z", old)
             tail = end.group() if end and line and not line.endswith("\n") else ""
-            return text[: statement.start] + line + tail + text[statement.end :]
+            comment = edit.comment_behind(old, statement.data) if commented else ""
+            return text[: statement.start] + line + comment + tail + text[statement.end :]
     return text
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -115,6 +116,35 @@ def test_an_existing_notify_is_chained_behind_ours_and_comes_back(
     config.write_text(config.read_text("utf-8") + "[new]\nx = 1\n", "utf-8")
     uninstall(Codex(), tmp_path, records)
     assert config.read_text("utf-8") == CODEX_CONFIG + "[new]\nx = 1\n"
+
+
+@pytest.mark.fault("O45")
+@pytest.mark.parametrize(
+    "written",
+    [
+        'notify = ["/bin/theirs", "a b"]   # mine, "all" of it #1\n',
+        'notify=["/bin/the#irs"]\t#mine\r\n',
+        "'notify' = [ # inside\n  '/bin/#theirs', # inside\n] # behind",
+        'notify = ["/bin/theirs#"]\n',
+    ],
+)
+def test_what_is_written_behind_a_notify_stays_there_even_without_a_record(
+    tmp_path: Path, records: Path, command: Command, written: str
+) -> None:
+    config = put(tmp_path / "config.toml", "")
+    config.write_bytes(written.encode())
+    theirs = tomllib.loads(written)["notify"]
+    comment = written.rpartition("]")[2].splitlines()[0]
+    for _ in range(2):
+        install(Codex(), tmp_path, records, command)
+        here = config.read_bytes().decode()
+        (line,) = [line for line in here.splitlines(keepends=True) if line.startswith("notify")]
+        assert line.rstrip("\r\n").endswith(f"]{comment}")
+    shutil.rmtree(records)
+    uninstall(Codex(), tmp_path, records)
+    left = config.read_bytes().decode()
+    assert tomllib.loads(left)["notify"] == theirs
+    assert f"]{comment}" in left
 
 
 def test_no_notify_is_set_where_there_was_none(tmp_path: Path, records: Path, command: Command) -> None:
