@@ -41,6 +41,9 @@ MOST_SILENT = 4
 """Health checks in a row without an answer: then the process hangs and is ended."""
 STOP_SECONDS = 10.0
 """For a process to end in order: a run gives its attempt back and is recorded meanwhile."""
+MANY_CORES = 4
+PATIENCE_SECONDS = 6.0
+"""The dashboard waits no longer for the worker than this."""
 SAME_WISH_SECONDS = 0.5
 SLOW_SECONDS = 90.0
 """A start that takes longer is said to be slow; it goes on."""
@@ -106,7 +109,11 @@ class Supervisor:
         self._listen_to_signals()
         try:
             for child in self._children:
-                self._start(child)
+                if child.name == "dashboard" and (os.cpu_count() or 1) < MANY_CORES:
+                    # Two processes for two cores: it begins when the worker has nothing to do but wait.
+                    child.state, child.due = "waiting", time.monotonic() + PATIENCE_SECONDS
+                else:
+                    self._start(child)
             self._publish()
             while not self._stopping:
                 self._turn()
@@ -355,6 +362,10 @@ class Supervisor:
             return
         if kind == "schedule":
             self._schedule = says
+        elif kind == "waits":
+            for other in self._children:
+                if other.due is not None and other.starts == 0:
+                    other.due = time.monotonic()
         elif kind == "ready" and child.state == "starting":
             self._became_ready(child, says)
         elif kind == "problem":

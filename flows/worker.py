@@ -14,7 +14,7 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flows import killed, lifeline, prefect_environment, remote, unfinished, wakeups
 from flows.place import RUN_MADE, Place
@@ -24,6 +24,9 @@ from memory.errors import SettingsError, SlowwaveError
 from memory.settings import DEFAULT_STORE, WORKER_VARIABLE, ScheduleSettings, load
 from memory.state import Store
 
+if TYPE_CHECKING:
+    from prefect.deployments.runner import RunnerDeployment
+
 MARK = "\x1e"
 TIDY_SECONDS = 60.0
 FIRST_SURE_SECONDS = 10.0
@@ -31,11 +34,11 @@ FIRST_SURE_SECONDS = 10.0
 LOOK_SECONDS = 30.0
 """Without any change: wake-ups that the system did not tell us of, and a schedule that was changed."""
 SERVER_SECONDS = 120.0
-START_POLL_SECONDS = 0.2
+START_POLL_SECONDS = 0.1
 
 
 def tell(kind: str, says: str = "") -> None:
-    """A message to the supervisor. `kind`: `ready`, `schedule`, `problem`, `well`, `note`."""
+    """A message to the supervisor. `kind`: `waits` (for the server), `ready`, `schedule`, `problem`, `well`, `note`."""
     sys.stdout.write(f"{MARK}{json.dumps({'kind': kind, 'says': says})}\n")
     sys.stdout.flush()
 
@@ -66,8 +69,11 @@ class Worker:
         # Here and not above: it takes seconds, in which the server is starting, too.
         from prefect.runner import Runner
 
-        from flows.deployments import RUNNER_SLOTS
+        from flows.deployments import RUNNER_SLOTS, deployments
 
+        made = deployments(self._settings.schedule, self._settings.store)
+        await asyncio.to_thread(self._close_rows)
+        tell("waits")
         await self._until_the_server_answers()
         self._runner = Runner(
             name="slowwave",
@@ -76,10 +82,10 @@ class Worker:
             # Our own server goes with us; on another one the schedule waits for us to come back.
             pause_on_shutdown=not self._own,
         )
-        await self._register(self._settings.schedule)
-        await asyncio.to_thread(self._tidy, FIRST_SURE_SECONDS)
+        await self._register(made)
         tell("schedule", sentence(self._settings.schedule))
         tell("ready", f"runs {sentence(self._settings.schedule)}, when hooks ask, and when you do")
+        await asyncio.to_thread(self._close_flow_runs, FIRST_SURE_SECONDS)
         tasks = [asyncio.create_task(task) for task in (self._watch(), self._tidy_again(), self._follow_settings())]
         try:
             await self._runner.start()
@@ -103,14 +109,12 @@ class Worker:
         finally:
             api.close()
 
-    async def _register(self, schedule: ScheduleSettings) -> None:
+    async def _register(self, wanted: Sequence[RunnerDeployment]) -> None:
         """Both deployments; again when the schedule was changed. Prefect knows them by name."""
-        from flows.deployments import deployments
-
         store = self._settings.store
-        for made in deployments(schedule, store):
-            identity = await self._runner.aadd_deployment(made)
-            plain = made.name.removesuffix(f"-{store}") if store != DEFAULT_STORE else made.name
+        for one in wanted:
+            identity = await self._runner.aadd_deployment(one)
+            plain = one.name.removesuffix(f"-{store}") if store != DEFAULT_STORE else one.name
             self._deployments[plain] = str(identity)
 
     # -- wake-ups -------------------------------------------------------------------------------------
@@ -187,20 +191,27 @@ class Worker:
             except SlowwaveError as error:
                 tell("problem", str(error))
 
-    def _tidy(self, sure_seconds: float = unfinished.SURE_SECONDS) -> None:
+    def _tidy(self) -> None:
         """Ends what has no process any more, in the home and in Prefect."""
-        now = self._clock.now()
+        self._close_rows()
+        self._close_flow_runs()
+
+    def _close_rows(self) -> None:
         with Store.open(self._settings, self._clock) as store:
-            for row in killed.close_rows(store, self._settings, now=now):
+            for row in killed.close_rows(store, self._settings, now=self._clock.now()):
                 tell("note", f"run {row.run_id} ({row.trigger}) was killed; it is recorded as failed")
+
+    def _close_flow_runs(self, sure_seconds: float = unfinished.SURE_SECONDS) -> None:
         with self._api() as api:
             believed = unfinished.Believed(api, self._deployments, self._mine(), sure_seconds)
-            ended = unfinished.close_flow_runs(believed, self._settings, now=now)
+            ended = unfinished.close_flow_runs(believed, self._settings, now=self._clock.now())
         for run in ended:
             tell("note", f"Prefect run {run.name} is closed: its process is gone, or a later one does its work")
 
     async def _follow_settings(self) -> None:
         """A changed schedule holds at once, without a restart."""
+        from flows.deployments import deployments
+
         known = self._settings.schedule
         while True:
             with suppress(TimeoutError):
@@ -211,7 +222,7 @@ class Worker:
                 wanted = load().schedule
                 if wanted == known:
                     continue
-                await self._register(wanted)
+                await self._register(deployments(wanted, self._settings.store))
             except SlowwaveError as error:
                 tell("problem", str(error))
                 continue

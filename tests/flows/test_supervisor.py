@@ -37,6 +37,8 @@ if how == "parent":
 if how == "broken":
     print(chr(30) + json.dumps({"kind": "problem", "says": "No such cron line. Mend it."}), flush=True)
     sys.exit(3)
+if name == "worker":
+    print(chr(30) + json.dumps({"kind": "waits"}), flush=True)
 print(chr(30) + json.dumps({"kind": "ready", "says": "well"}), flush=True)
 print(name + " speaks", flush=True)
 time.sleep(300)
@@ -51,6 +53,7 @@ def plan(self):
 
 supervisor.Supervisor._plan = plan
 supervisor.STOP_SECONDS = 1.0
+supervisor.PATIENCE_SECONDS = 1.0
 supervision.FIRST_DELAY = 0.05
 supervisor.main(["--home", sys.argv[1]])
 """
