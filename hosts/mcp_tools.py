@@ -141,6 +141,8 @@ def _explained(error: ValidationError, arguments: type[Arguments]) -> str:
         if one["type"] == "extra_forbidden":
             known = ", ".join(arguments.model_fields) or "none"
             found.append(f"there is no argument {name!a} (there are: {known})")
+        elif not one["loc"] and one["type"] in {"model_type", "dict_type"}:
+            found.append("the arguments are one JSON object")
         else:
             found.append(f"{name}: {one['msg'][:1].lower()}{one['msg'][1:]}")
     return "; ".join(found) + "."

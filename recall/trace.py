@@ -215,6 +215,8 @@ def nearest(claim: str, body: str) -> tuple[str, ...]:
 
 def _at_line(found: list[Claim], line: int) -> list[Claim]:
     hits = [claim for claim in found if claim.line == line]
+    if not found:
+        raise UnknownReference("The summary has no lines yet.", hint="Start with: slowwave run")
     if not hits:
         raise UnknownReference(
             f"Line {line} of the summary is not a claim.", hint="`slowwave show --numbers` shows the lines."

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from hosts import mcp_place, one_call
+from hosts.mcp_tools import named
+from memory.errors import UsageError
 from tests.mcp.conftest import ELSEWHERE, Home
 
 
@@ -24,3 +26,10 @@ def test_in_a_folder_that_was_deleted_it_sees_what_holds_everywhere_and_keeps_no
     entry = {"scope": "project", "tier": "log", "topic": "t", "title": "t", "content": "Something."}
     assert one_call.call("memory_remember", entry, folder).failed
     assert not one_call.call("memory_remember", entry | {"scope": "user"}, folder).failed
+
+
+@pytest.mark.req("C040")
+@pytest.mark.parametrize("said", [[], "x", 5, True, [1, {}]], ids=str)
+def test_arguments_that_are_no_object_are_said_so_in_words_of_ours(said: object) -> None:
+    with pytest.raises(UsageError, match=r"^memory_recall: the arguments are one JSON object\.$"):
+        named("memory_recall").read(said)

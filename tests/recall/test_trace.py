@@ -110,6 +110,11 @@ def test_what_nothing_answers_to_is_said_with_what_to_try(trace: Tracer, referen
     assert "slowwave" in caught.value.hint
 
 
+def test_a_line_of_nothing_published_is_said_so(bench: StoreBench) -> None:
+    with pytest.raises(UnknownReference, match="no lines yet"):
+        trace_of(bench).why("3")
+
+
 # -- notes ---------------------------------------------------------------------------------------------------------
 
 
