@@ -64,8 +64,7 @@ def uninstall(names: list[str], *, as_json: bool) -> None:
     settings = load()
     report: list[dict[str, object]] = []
     failed = False
-    for name in names or list(HOSTS):
-        host = _host(name)
+    for host in [_host(name) for name in names or list(HOSTS)]:  # a name that is none stops it before it begins
         try:
             changes = installing.uninstall(host, _folder(host, settings), _records(settings))
         except HostConfigError as error:
@@ -75,9 +74,10 @@ def uninstall(names: list[str], *, as_json: bool) -> None:
                 line(f"{host.title}: not uninstalled. {error}", style="red")
             continue
         report.append(_done(host, changes))
-        (settings.home / GREETING).unlink(missing_ok=True)
         if not as_json:
             _print_changes(host, changes, "nothing of slowwave was there")
+    if not any((_records(settings) / f"{name}.json").exists() for name in HOSTS):
+        (settings.home / GREETING).unlink(missing_ok=True)  # nobody is left who would ask the server
     if as_json:
         print_json(report)
     if failed:

@@ -198,6 +198,7 @@ def sources(*, as_json: bool) -> None:
         counts = cited_sources(it.workspace.summary() or "")
         manifest = latest.manifest if latest else {"inputs": [], "left_out": []}
         names = {row.rollout.citation: row for row in it.store.outputs.all()}
+        projects = {row.project: row.project_name for row in names.values()}  # a note knows its project's id alone
         rows: list[dict[str, Any]] = []
         for item in manifest["inputs"]:
             row = names.get(item["citation"][:8])
@@ -207,7 +208,7 @@ def sources(*, as_json: bool) -> None:
                 {
                     "citation": item["citation"],
                     "source": str(row.rollout) if row else item["path"],
-                    "project": row.project_name if row else item["project"],
+                    "project": row.project_name if row else projects.get(item["project"], item["project"]),
                     "outcome": row.outcome.value if row else "",
                     "time": item["time"],
                     "lines": counts.get(item["citation"], 0),

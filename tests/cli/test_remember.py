@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 
 from memory import failpoints
-from memory.project import project_of
+from memory.clock import SystemClock
+from memory.project import Project, project_of
+from memory.settings import load
+from memory.state import Store
 from tests.plugins.command_line import Slowwave
 
 KEY = "ghp_" + "x7Kq2mZ9vB4tR8wL1nC6yH3dF5gJ0pSaEuTi"
@@ -173,3 +176,15 @@ def test_in_a_folder_that_was_deleted_a_sentence_is_said(
     (tmp_path / "gone").rmdir()
     done = slowwave(*command)
     assert (done.code, "cannot be found any more" in done.err) == (2, True)
+
+
+def test_sources_name_the_project_of_a_note_as_that_of_a_session(
+    after_run: Slowwave, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Store.open(load(), SystemClock()) as store:
+        row = store.outputs.all()[0]
+    monkeypatch.setattr("cli.remember.project_of", lambda _: Project(row.project, "whatever", tmp_path))
+    assert after_run("remember", "--note", "--project", "Never force-push.", "--id", "push").code == 0
+    assert after_run("run").code == 0
+    (note,) = [row for row in after_run("sources", "--json").json if row["citation"] == "note:push"]
+    assert note["project"] == row.project_name

@@ -115,6 +115,27 @@ def test_status_says_when_a_host_last_called_the_hook(
     assert "last called: never" in call(capsys, "status")[1]
 
 
+def test_one_name_that_is_no_host_stops_an_uninstall_before_it_begins(
+    installed: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    call(capsys, "install")
+    there = (installed / ".codex" / "hooks.json").read_bytes()
+    code, out, err = call(capsys, "uninstall", "codex", "cursor")
+    assert (code, out, "'cursor' is no host" in err) == (2, "", True)
+    assert (installed / ".codex" / "hooks.json").read_bytes() == there
+
+
+def test_the_greeting_of_the_tool_server_stays_while_a_host_is_left_that_uses_it(
+    installed: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    call(capsys, "install")
+    (greeting,) = installed.rglob("mcp.greeting.json")
+    call(capsys, "uninstall", "codex")
+    assert greeting.is_file()
+    call(capsys, "uninstall")
+    assert not greeting.exists()
+
+
 def test_an_unknown_host_and_an_empty_machine_are_said_in_a_sentence(
     installed: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
