@@ -12,6 +12,7 @@ import httpx
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, settings
+from schemathesis.config import SchemathesisConfig
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from dashboard.app import create_app
@@ -23,10 +24,12 @@ TOKEN = "token-of-the-api-test"
 PROBLEM = "application/problem+json"
 
 
-def _schema() -> Any:
+def _schema(*, boundaries: bool) -> Any:
+    """The description; with `boundaries` every operation is also asked with the edges of each of its values."""
     ports = Recorder()
     app = create_app(load, runs=ports, hosts=ports, clock=SystemClock())
-    return schemathesis.openapi.from_dict(app.openapi())
+    phases = SchemathesisConfig.from_dict({"phases": {"coverage": {"enabled": boundaries}}})
+    return schemathesis.openapi.from_dict(app.openapi(), config=phases)
 
 
 @pytest.fixture(scope="module")
@@ -36,24 +39,39 @@ def target(tmp_path_factory: pytest.TempPathFactory, finished: Path) -> Iterator
         yield site
 
 
-schema = _schema()
+schema = _schema(boundaries=False)
 
 
-@schema.parametrize()  # type: ignore[untyped-decorator]
-@settings(
-    max_examples=3,
-    deadline=None,
-    derandomize=True,
-    phases=[Phase.explicit, Phase.generate],
-    suppress_health_check=list(HealthCheck),
-)
-def test_every_answer_is_one_the_description_names(case: Any, target: Site) -> None:
+def _judge(case: Any, target: Site) -> None:
     # A text may fit the description and still be no note: an empty one, one that is a secret and nothing else.
     case.call_and_validate(
         base_url=target.origin,
         headers={"authorization": f"Bearer {TOKEN}"},
         excluded_checks=[positive_data_acceptance],
     )
+
+
+def _examples(number: int) -> Any:
+    return settings(
+        max_examples=number,
+        deadline=None,
+        derandomize=True,
+        phases=[Phase.explicit, Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+
+
+@schema.parametrize()  # type: ignore[untyped-decorator]
+@_examples(4)  # type: ignore[untyped-decorator]
+def test_every_answer_is_one_the_description_names(case: Any, target: Site) -> None:
+    _judge(case, target)
+
+
+@pytest.mark.torture
+@_schema(boundaries=True).parametrize()  # type: ignore[untyped-decorator]
+@_examples(20)  # type: ignore[untyped-decorator]
+def test_every_answer_is_one_the_description_names_at_the_edges_too(case: Any, target: Site) -> None:
+    _judge(case, target)
 
 
 def test_every_operation_is_versioned_and_names_its_errors() -> None:
