@@ -116,6 +116,9 @@ class Block(NamedTuple):
     generation: str = ""
 
 
+USERS, PROJECTS = "## Short memory, user", "## Short memory, this project"
+
+
 class Item(NamedTuple):
     """One line or entry of the block: its heading, its text as printed, its citations."""
 
@@ -215,7 +218,7 @@ def _short_files(request: Request) -> Short:
 def _short_items(both: Short, told: instructions.Rules) -> tuple[list[Item], list[Dropped]]:
     items: list[Item] = []
     dropped: list[Dropped] = []
-    for heading, file in (("## Short memory, user", both.user), ("## Short memory, this project", both.project)):
+    for heading, file in ((USERS, both.user), (PROJECTS, both.project)):
         for entry in file.entries:
             against = told.against(entry.text)
             if against is not None:
@@ -279,7 +282,7 @@ def _assemble(
     room = request.limit.amount - frame - 2
     for_long = _cost(request.limit, long_items, room)
     # What a person wrote down keeps at least half of the room; what it does not need goes to the summary.
-    short_kept = _fitting(request.limit, short_items, max(room // 2, room - for_long))
+    short_kept = _fitting_short(request.limit, short_items, max(room // 2, room - for_long))
     long_kept = _fitting(request.limit, long_items, room - _cost(request.limit, short_kept, room))
     used = _cost(request.limit, long_kept, room) + _cost(request.limit, short_kept, room)
     titles_kept = _fitting(request.limit, titles, min(room - used, room // TITLES_SHARE))
@@ -346,6 +349,15 @@ def _fitting(limit: Limit, items: list[Item], room: int) -> list[Item]:
             room -= cost
             heading = item.heading
     return kept
+
+
+def _fitting_short(limit: Limit, items: list[Item], room: int) -> list[Item]:
+    """As `_fitting`; each of the two files has half of the room while it needs it."""
+    project = [item for item in items if item.heading == PROJECTS]
+    users = [item for item in items if item.heading != PROJECTS]
+    first = _fitting(limit, users, max(room // 2, room - _cost(limit, project, room)))
+    kept = _fitting(limit, project, room - _cost(limit, first, room))
+    return (first if len(first) == len(users) else _fitting(limit, users, room - _cost(limit, kept, room))) + kept
 
 
 def _line(item: Item, heading: str) -> str:

@@ -283,6 +283,22 @@ def test_neither_the_summary_nor_the_short_files_crowd_the_other_out(home: Path,
     assert len(text) > 8_000
 
 
+def test_neither_short_file_crowds_the_other_out(home: Path, project: Path) -> None:
+    def entries(parts: tuple[str, ...] = ("user", "project")) -> tuple[int, int]:
+        first, _, second = build(home, project, parts=parts).text.partition("## Short memory, this project")
+        return first.count("\n- ["), second.count("\n- [")
+
+    short_file(home / "short" / "user.md", *(f"{n:02d} " + "a rule " * 280 for n in range(20)))
+    short_file(project / ".slowwave" / "memory.md", *(f"Rule {n}." for n in range(20)))
+    assert entries() == (3, 20)
+    short_file(project / ".slowwave" / "memory.md", *(f"{n:02d} " + "a rule " * 100 for n in range(20)))
+    users, projects = entries()
+    assert users >= 2
+    assert projects >= 5
+    short_file(home / "short" / "user.md", "One.", "Two.")
+    assert entries()[0] == 2
+
+
 @pytest.mark.parametrize("amount", [0, 1, 200, 900])
 def test_where_a_cap_leaves_no_room_for_a_line_there_is_no_block(home: Path, project: Path, amount: int) -> None:
     full(home, project)
