@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from recall.policy import Call
 
 DEADLINE_SECONDS = 0.25
-FALLBACK_SECONDS = 0.1
+FALLBACK_SECONDS = 0.2
+"""A few milliseconds of work; this much where ten of us start at once on a machine that is busy already."""
 COMMIT_SECONDS = 0.2
 """For keeping what is kept, once the host has its answer: a hanging disk holds nobody up."""
 DRAIN_SECONDS = 2.0

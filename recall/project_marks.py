@@ -17,8 +17,7 @@ MAX_DEPTH = 64
 def project_marks(project: dict[str, str], mark_of: Callable[[str], object]) -> list[list[Any]] | None:
     """What tells that a folder still belongs to the project it was found to belong to, without asking again.
 
-    None where only asking tells: a work tree, whose settings lie elsewhere, or a repository without a remote, whose
-    first commit may be yet to come.
+    None where only asking tells: a work tree, whose settings lie elsewhere.
     """
     folder, root = project["cwd"], project["root"]
     if not folder:
@@ -29,13 +28,8 @@ def project_marks(project: dict[str, str], mark_of: Callable[[str], object]) -> 
         mark = mark_of(path)
         marks.append([path, mark])
         if mark == "folder":
-            config = os.path.join(path, "config")
-            try:
-                with open(config, "rb") as file:
-                    has_remote = b'[remote "origin"]' in file.read(1 << 20)
-            except OSError:
-                return None
-            return [*marks, [config, mark_of(config)]] if has_remote and folder == root else None
+            files = _files(path) if folder == root else None
+            return None if files is None else [*marks, *([file, mark_of(file)] for file in files)]
         if mark is not None:
             return None
         above = os.path.dirname(folder)
@@ -43,3 +37,33 @@ def project_marks(project: dict[str, str], mark_of: Callable[[str], object]) -> 
             return marks
         folder = above
     return None
+
+
+def _files(git: str) -> list[str] | None:
+    """The files of a repository its project follows from: its settings and, without a remote, what leads from HEAD to
+    the first commit. A branch without a commit is a file that is not there yet."""
+    config = os.path.join(git, "config")
+    try:
+        if b'[remote "origin"]' in _begin(config):
+            return [config]
+        head = _begin(os.path.join(git, "HEAD")).decode().strip()
+    except (OSError, UnicodeDecodeError):
+        return None
+    files = [config, *(os.path.join(git, name) for name in ("HEAD", "packed-refs", "shallow"))]
+    if not head.startswith("ref:"):
+        return files
+    name = head.removeprefix("ref:").strip()
+    if ".." in name or name.startswith("/"):
+        return None
+    branch = os.path.join(git, name)
+    try:
+        if _begin(branch).startswith(b"ref:"):
+            return None
+    except OSError:
+        pass
+    return [*files, branch]
+
+
+def _begin(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read(1 << 20)

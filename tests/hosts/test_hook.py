@@ -481,6 +481,11 @@ def test_a_session_whose_lock_is_held_is_answered_in_time_with_the_last_block(ho
     assert "changed" in run(home, payload, "pi").text
 
 
+HANG = "import time, recall.policy; recall.policy.MemoryPolicy.handle = lambda policy, call: time.sleep(30)"
+STUCK = IN_TIME.replace("; hosts.hook.main", f"; {HANG}; hosts.hook.main")
+"""A hook that comes to nothing before its deadline."""
+
+
 @pytest.mark.fault("O23", "M77")
 def test_work_that_takes_too_long_is_given_up_and_the_next_turn_tries_again(home: Path, shop: Path) -> None:
     hang = "import time, recall.inject; recall.inject.build = lambda request: time.sleep(30)"
@@ -493,11 +498,7 @@ def test_work_that_takes_too_long_is_given_up_and_the_next_turn_tries_again(home
     time.sleep(1.1)
     run(home, claude("SessionStart", shop, source="compact"), "claude")
     # What another session of the folder built is there when the time is up.
-    stuck = hang.replace("recall.inject.build =", "recall.policy.MemoryPolicy.handle =").replace(
-        "recall.inject", "recall.policy"
-    )
-    stuck = stuck.replace("lambda request:", "lambda policy, call:")
-    assert "Vitest" in run(home, claude("UserPromptSubmit", shop, session_id="other"), "claude", program=stuck).text
+    assert "Vitest" in run(home, claude("UserPromptSubmit", shop, session_id="other"), "claude", program=STUCK).text
 
 
 @pytest.mark.req("P005")
@@ -592,6 +593,36 @@ def test_a_block_of_another_session_is_only_taken_while_nothing_it_rests_on_chan
     assert "Vitest" not in text
     assert "German" in text
     assert ("Other" in text) == (change == "summary")
+
+
+@pytest.mark.fault("M77", "M85")
+@pytest.mark.parametrize("change", ["first commit", "remote", "another beginning", "packed", "nothing"])
+def test_in_a_repository_without_a_remote_a_block_is_shared_until_its_beginning_may_be_another(
+    home: Path, tmp_path: Path, change: str
+) -> None:
+    root = tmp_path / "alone"
+    git = ["git", "-C", str(root), "-c", "user.name=a", "-c", "user.email=a@b.c"]
+    commit = [*git, "commit", "-q", "--allow-empty", "-m"]
+    subprocess.run(["git", "init", "-q", str(root)], check=True)
+    if change != "first commit":
+        subprocess.run([*commit, "one"], check=True)
+    publish(home, {PREFERENCES: ["Mine alone. [aaaa0001]"]}, {"aaaa0001": project_of(root).id})
+    time.sleep(1.1)
+    assert "Mine alone" in run(home, claude("UserPromptSubmit", root), "claude").text
+    match change:
+        case "first commit":
+            subprocess.run([*commit, "one"], check=True)
+        case "remote":
+            subprocess.run([*git, "remote", "add", "origin", "https://x.example/y/z"], check=True)
+        case "another beginning":
+            subprocess.run([*git, "checkout", "-q", "--orphan", "new"], check=True)
+            subprocess.run([*commit, "two"], check=True)
+        case "packed":
+            subprocess.run([*git, "pack-refs", "--all"], check=True)
+    stale = run(home, claude("UserPromptSubmit", root, session_id="late"), "claude", program=STUCK)
+    assert ("Mine alone" in stale.text) == (change == "nothing")
+    late = run(home, claude("UserPromptSubmit", root, session_id="another"), "claude")
+    assert ("Mine alone" in late.text) == (change in {"packed", "nothing"})
 
 
 def test_it_opens_no_socket_and_starts_no_process(home: Path, shop: Path) -> None:
