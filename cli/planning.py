@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from dashboard.ports import Planned, Planner, Stage
+from dashboard.ports import Planned, Planner
 from flows import pipeline
 from flows.choices import picks_of
 from memory.clock import SystemClock
 from memory.runtime import Runtime, open_runtime
 from memory.settings import Settings
+from memory.wishes import Stage
 
 
 def planner(load: Callable[[], Settings]) -> Planner:

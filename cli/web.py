@@ -10,7 +10,7 @@ from pathlib import Path
 from cli import hosts
 from cli.planning import planner
 from dashboard.app import create_app
-from dashboard.ports import Asked, HostState, ServiceState, Stage
+from dashboard.ports import HostState
 from dashboard.security import LOOPBACK
 from dashboard.serve import config
 from flows import lifeline
@@ -19,27 +19,6 @@ from hosts.catalog import HOSTS
 from hosts.install import Status
 from memory.clock import SystemClock
 from memory.settings import Settings, load
-
-
-class ServiceRuns:
-    """`dashboard.ports.Runs` over the service."""
-
-    def __init__(self, settings: Callable[[], Settings]) -> None:
-        self._remote = Remote(settings)
-
-    def start(self, *, stage: Stage, rollouts: Sequence[str]) -> Asked:
-        asked = self._remote.start(stage=stage, rollouts=rollouts)
-        return Asked(asked.run, asked.coalesced, asked.says)
-
-    def cancel(self, run_id: str) -> str:
-        return self._remote.cancel(run_id)
-
-    def link(self, run_id: str) -> str | None:
-        return self._remote.link(run_id)
-
-    def service(self) -> ServiceState:
-        now = self._remote.service()
-        return ServiceState(now.up, now.since, now.schedule, now.next_run, now.prefect_url, now.problems)
 
 
 class Installers:
@@ -88,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     settings = load()
     app = create_app(
         load,
-        runs=ServiceRuns(load),
+        runs=Remote(load),
         hosts=Installers(load),
         clock=SystemClock(),
         token=settings.service.token.get_secret_value() or None,

@@ -14,12 +14,12 @@ from typing import Any
 from fastapi import Request
 
 from dashboard.desk import Desk, Visitor
-from dashboard.ports import ServiceState
 from dashboard.shown import plain
 from memory import live
 from memory.errors import SlowwaveError
 from memory.live import LiveRun
 from memory.state import RunRow
+from memory.wishes import ServiceState
 
 LOOK_SECONDS = 0.25
 """The live files are read this often while somebody watches, however many do."""

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
@@ -22,6 +22,7 @@ from memory.clock import Clock, SystemClock, parse_iso
 from memory.errors import SlowwaveError, UnknownReference, UsageError
 from memory.settings import DEFAULT_STORE, Settings
 from memory.state import Store
+from memory.wishes import Asked, ServiceState, Stage
 
 FLOW = "slow-wave"
 ON_DEMAND, SCHEDULED = "on-demand", "scheduled"
@@ -34,34 +35,11 @@ SECONDS = 5.0
 RETRY_SECONDS = 5.0
 """A server that is busy (503) or restarting is asked again for so long."""
 
-Stage = Literal["all", "extract", "consolidate"]
-
 
 class ServiceDown(SlowwaveError):
     """The service does not run, or does not answer."""
 
     code = "service_down"
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """As the dashboard's port has it: `run` where it is known, `coalesced` when one that runs takes the wish along."""
-
-    run: str | None
-    coalesced: bool
-    says: str
-
-
-@dataclass(frozen=True, slots=True)
-class ServiceState:
-    """As the dashboard's port has it."""
-
-    up: bool
-    since: datetime | None = None
-    schedule: str = ""
-    next_run: datetime | None = None
-    prefect_url: str | None = None
-    problems: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

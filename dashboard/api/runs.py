@@ -12,13 +12,13 @@ from dashboard.api import CHANGING
 from dashboard.api.models import Answer
 from dashboard.desk import AnyLook, AnyVisitor
 from dashboard.pages.runs import PER_PAGE, RUN_ID, Outcome
-from dashboard.ports import Stage
 from dashboard.running import Past, past, watch_of
 from dashboard.shown import plain
 from memory.errors import UnknownReference
 from memory.model import RolloutId
 from memory.state import Ledger
 from memory.state.run_pages import run_page
+from memory.wishes import Stage
 
 router = APIRouter(tags=["runs"])
 RunId = Annotated[str, Path(pattern=RUN_ID)]

@@ -10,13 +10,13 @@ from fastapi.responses import Response, StreamingResponse
 
 from dashboard.desk import AnyLook, AnyVisitor, Form, Look, Posted
 from dashboard.pages.sessions import Page
-from dashboard.ports import Stage
 from dashboard.running import listed, money, of, past, span, telling, watch_of
 from memory.errors import SlowwaveError, UnknownReference, UsageError
 from memory.model import RolloutId
 from memory.state import Ledger
 from memory.state.browse import Wanted, session, sessions, titles
 from memory.state.run_pages import run_page
+from memory.wishes import Stage
 
 router = APIRouter()
 PER_PAGE = 50

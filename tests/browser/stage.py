@@ -18,13 +18,14 @@ from playwright.sync_api import Browser, sync_playwright
 from cli.planning import planner
 from cli.web import Installers
 from dashboard.app import create_app
-from dashboard.ports import Asked, HostSetup, Runs, ServiceState, Stage
+from dashboard.ports import HostSetup, Runs
 from flows import pipeline
 from memory import live
 from memory.clock import SystemClock
 from memory.errors import UnknownReference
 from memory.runtime import open_runtime
 from memory.settings import Settings, load
+from memory.wishes import Asked, ServiceState, Stage
 from tests.plugins.command_line import CONFIG, SAMPLES
 from tests.plugins.dashboard_site import Site, serving_app
 

@@ -11,6 +11,7 @@ import pytest
 from cli import service, web
 from dashboard.ports import HostSetup, Runs
 from flows.place import Place, Process, State
+from flows.remote import Remote
 from memory import locks, processes
 from memory.errors import UnknownReference, UsageError
 from memory.settings import Settings, load
@@ -110,7 +111,7 @@ def test_a_run_is_done_here_where_the_service_does_not_answer(slowwave: Slowwave
 
 
 def test_what_stands_behind_the_dashboard_has_the_form_of_its_ports(settings: Settings) -> None:
-    runs: Runs = web.ServiceRuns(lambda: settings)
+    runs: Runs = Remote(lambda: settings)
     hosts: HostSetup = web.Installers(lambda: settings)
     state = runs.service()
     assert not state.up

@@ -16,11 +16,12 @@ import uvicorn
 from fastapi import FastAPI
 
 from dashboard.app import create_app
-from dashboard.ports import Asked, HostState, Planned, ServiceState, Stage
+from dashboard.ports import HostState, Planned
 from dashboard.serve import config
 from memory.clock import Clock, SystemClock
 from memory.settings import Settings
 from memory.settings import load as load_settings
+from memory.wishes import Asked, ServiceState, Stage
 
 
 @dataclass
