@@ -144,7 +144,7 @@ class Redactor:
             found += [_Hit(start, end, 0, f"extra-{number}") for start, end in _all(pattern, data)]
         if not found:
             return []
-        return _merged(self._wanted(data, found))
+        return _merged(self._wanted(data, [_whole(data, hit) for hit in found]))
 
     def _own(self, data: bytes) -> Iterator[_Hit]:
         gate, choose, rules = self._rules.gate, self._rules.choose, self._rules.rules
@@ -259,6 +259,17 @@ def _by_part(starts: Sequence[int], hits: Sequence[_Hit]) -> Iterator[list[_Hit]
             if start < end:
                 found[index].append(_Hit(start - base, end - base, hit.rank, hit.rule))
     return iter(found)
+
+
+def _whole(data: bytes, hit: _Hit) -> _Hit:
+    """The hit with the characters it begins and ends in: a pattern counts bytes, and a bound on how many may lie
+    inside of a character."""
+    start, end = hit.start, hit.end
+    while start > 0 and data[start] & 0xC0 == 0x80:
+        start -= 1
+    while end < len(data) and data[end] & 0xC0 == 0x80:
+        end += 1
+    return hit if (start, end) == (hit.start, hit.end) else _Hit(start, end, hit.rank, hit.rule)
 
 
 def _merged(hits: list[_Hit]) -> list[_Hit]:

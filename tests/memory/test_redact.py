@@ -65,6 +65,7 @@ PASSWORD = "Tr0ub4" + "dor&3"
 SIMPLE = "hunter" + "2"
 WORDS = "legal winner thank year wave sausage worth useful legal winner thank yellow"
 
+UNSIGNED = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiIxMjM0NTY3ODkwIiwibmFtZSI6IkFkYSIsImlhdCI6MTUxNjIzOTAyMn0"
 POSITIVES: list[tuple[str, str, str]] = [
     # name, text, what must not survive
     ("openai", f"use {OPENAI} for now", OPENAI),
@@ -362,9 +363,24 @@ def test_redacting_twice_changes_nothing(text: str) -> None:
 @given(st.lists(_mixture, max_size=5))
 @example(["PASSWD:A?=", ""])
 @example(["", PEM[300:]])
+@example([f"Authorization: token 11a1928a499b63475236fa836ce8270a3fde6195{UNSIGNED}\x80\x80\u0800\U00010000"])
 def test_many_texts_at_once_come_out_as_one_by_one(texts: list[str]) -> None:
     quick = Redactor(RedactSettings(), quick=True)
     assert quick.redact_many(texts) == [quick.redact(text) for text in texts]
+
+
+@pytest.mark.parametrize("sign", ["\x80", "À", "中", "\u0800", "\U00010000"])
+def test_a_secret_with_other_scripts_around_it_never_cuts_a_character(sign: str) -> None:
+    redactor = Redactor(RedactSettings())
+    for count in range(12):
+        for text in (
+            f"token {UNSIGNED}{sign * count}",
+            f"password: {sign * count}{GITHUB}{sign * 3}",
+            sign * count + AWS_ID,
+        ):
+            found = redactor.redact(text)
+            assert "[redacted:" in found
+            assert "\ufffd" not in found
 
 
 @settings(max_examples=100, deadline=None)
