@@ -26,7 +26,7 @@ from memory.state import checking
 from memory.state.schema import VERSION, metadata
 
 WRITE_OPTION = "slowwave_write"
-FIRST_PAUSE, LONGEST_PAUSE = 0.0005, 0.008
+FIRST_PAUSE, LONGEST_PAUSE = 0.002, 0.03
 """Seconds between looks for the writer's place."""
 MENDS = "Restore it from a backup, or let `slowwave doctor --fix` set it aside and rebuild it from the files on disk."
 
