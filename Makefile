@@ -9,8 +9,14 @@ PYTHON ?= python3
 run: $(STAMP)
 	@$(BIN)/slowwave try --samples examples/sessions
 
+# What every change runs, in minutes. `make test TESTS=all` adds what takes longer, as CI does: kills and disk faults at
+# every step, the real service, Chromium, the real hosts.
+TESTS ?= quick
+quick := not torture and not deep and not browser and not hosts
+all := not torture
+
 test: $(STAMP)
-	@$(BIN)/pytest -n auto --maxprocesses 8 --dist loadfile -m "not torture" $(ARGS)
+	@$(BIN)/pytest -n auto --maxprocesses 8 --dist loadfile -m "$($(TESTS))" $(ARGS)
 
 # Many processes against one store, then kills, faults and random histories for MINUTES (20); not part of `make test`.
 # Prints its seed; the same seed does the same again: make torture SEED=7 MINUTES=60

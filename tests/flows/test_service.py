@@ -27,7 +27,7 @@ from recall.snapshot import Files
 from tests.flows.home import CANARY, ROOT, Home
 from tests.memory.llm.loopback import KEY, Provider, Say, completion
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.deep]
 
 TICK = {"enabled": True, "every_minutes": 1}
 QUIET = {"enabled": False}

@@ -13,6 +13,8 @@ import pytest
 from tests.torture.deeds import DEEDS
 from tests.torture.harness import Fault, Rehearsal, fail, faults_of
 
+pytestmark = pytest.mark.deep
+
 NAMED = frozenset({"storage", "state", "fenced", "ok", "nothing", "deferred", "failed", "done"})
 
 

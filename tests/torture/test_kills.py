@@ -16,6 +16,8 @@ from memory import failpoints
 from tests.torture.deeds import DEEDS
 from tests.torture.harness import Kill, Rehearsal, kill, kills_of
 
+pytestmark = pytest.mark.deep
+
 ROOMS = ("cli", "consolidate", "dashboard", "extract", "flows", "hosts", "memory", "prompts", "recall", "rollouts")
 OTHERS = ("short.", "topics.", "workspace.index.", "workspace.blocks.")
 """Points with a kill test of their own."""

@@ -19,6 +19,8 @@ from tests.torture.deeds import DEEDS
 from tests.torture.harness import Rehearsal, world_at
 from tests.torture.world import in_child
 
+pytestmark = pytest.mark.deep
+
 ROOT = Path(__file__).resolve().parents[2]
 CHANGING = frozenset({"os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.link", "os.symlink", "os.truncate"})
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
