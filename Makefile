@@ -10,9 +10,9 @@ run: $(STAMP)
 	@$(BIN)/slowwave try --samples examples/sessions
 
 # What every change runs, in minutes. `make test TESTS=all` adds what takes longer, as CI does: kills and disk faults at
-# every step, the real service, Chromium, the real hosts.
+# every step, real Prefect servers, Chromium, the real hosts.
 TESTS ?= quick
-quick := not torture and not deep and not browser and not hosts
+quick := not torture and not deep and not browser and not hosts and not server
 all := not torture
 
 test: $(STAMP)

@@ -15,6 +15,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tests.torture.machine import Machine
 
+pytestmark = pytest.mark.deep
+
 SEEDS = st.integers(min_value=0, max_value=2**32)
 
 

@@ -21,6 +21,8 @@ from memory.model import InputFile, Manifest
 from memory.workspace import Workspace
 from memory.workspace.layout import sha256_text
 
+pytestmark = pytest.mark.deep
+
 ONE, TWO = "1" * 16, "2" * 16
 OLD, NEW = "v1\n\nold\n", "v1\n\nnew\n"
 OLD_TEXTS = {f"rollout_summaries/{ONE}.md": "# old one\n", f"rollout_summaries/{TWO}.md": "# old two\n"}
