@@ -328,7 +328,7 @@ def test_a_writer_waits_for_busy_seconds_once_and_its_connection_is_as_before(
         assert timeout() == 1500
         waiter.tombstones.add("rollout", "codex:a")
         with waiter.write() as tx:
-            assert tx.exec_driver_sql("PRAGMA busy_timeout").scalar_one() == 400
+            assert tx.exec_driver_sql("PRAGMA busy_timeout").scalar_one() == 1500
 
 
 def _apart(work: Callable[[], Any]) -> None:
