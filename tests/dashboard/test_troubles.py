@@ -29,15 +29,15 @@ def test_while_another_process_replaces_the_summary_a_change_is_refused_with_a_s
     site: Site, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     monkeypatch.setattr("consolidate.service.LOCK_WAIT_SECONDS", 0.1)
-    line = site.get("/api/v1/memory").json()["lines"][0]
+    before = site.get("/api/v1/memory").json()
+    line = before["lines"][0]
     address = path.format(key=line["key"], source=line["citations"][0])
-    before = site.text("/memory")
     with locks.hold(site.home / locks.WRITER, owner="another run"):
         refused = site.post(address)
     assert refused.status_code == 409
     assert "Another process is at work" in refused.text
     assert "another run" in refused.text
-    assert site.text("/memory") == before
+    assert site.get("/api/v1/memory").json() == before
 
 
 def test_after_a_clear_elsewhere_the_next_click_tells_what_is_so_now(site: Site) -> None:
