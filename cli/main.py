@@ -414,9 +414,14 @@ def main(arguments: list[str] | None = None) -> None:
     """Entry point: one clear sentence instead of a traceback for everything we know how to name."""
     from memory.errors import SlowwaveError
 
+    given = sys.argv[1:] if arguments is None else arguments
+    if given[:1] != ["mcp"]:  # a tool server ends with its client
+        from cli import readers
+
+        readers.outlive()
     try:
         try:
-            if not _quickly(sys.argv[1:] if arguments is None else arguments):
+            if not _quickly(given):
                 app(arguments)
         finally:
             if sys.stdout is not None:
@@ -426,10 +431,6 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(error.exit_code)
     except BrokenPipeError:
         _nobody_reads(141)
-    except SystemExit as error:
-        if isinstance(error.__context__, BrokenPipeError):  # a library's way to end
-            _nobody_reads(141)
-        raise
     except OSError as error:
         if error.filename is not None or error.errno != errno.ENOSPC:
             raise

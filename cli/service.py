@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from cli import readers
 from cli.output import line
 from flows import units
 from flows.place import Place, State
@@ -127,7 +128,7 @@ def _gone(state: State, seconds: float) -> bool:
 
 
 def logs(*, follow: bool, last: int) -> None:
-    """The last lines of the service's log, and what comes when `follow`."""
+    """The last lines of the service's log, and what comes when `follow`, until nobody reads it."""
     place = Place(load().home)
     if not place.log.exists():
         raise UnknownReference("There is no log yet.", hint="Start the service: slowwave up")
@@ -137,7 +138,7 @@ def logs(*, follow: bool, last: int) -> None:
     for text in lines[-last:] if last else []:
         line(text)
     with suppress(KeyboardInterrupt):
-        while follow:
+        while follow and not readers.gone():
             for text in reader.new():
                 line(text)
             time.sleep(LOOK_SECONDS)
