@@ -31,6 +31,8 @@ COMMIT_SECONDS = 0.2
 DRAIN_SECONDS = 2.0
 IDLE_SECONDS = 0.02
 KEPT_BYTES = (8 << 20) + 1
+"""More is no payload to be parsed, and is not waited for unless its end is needed."""
+KEPT_END = 65_536
 MAX_TRANSCRIPT_BYTES = 64 << 20
 LOG_NAME = "hook.log"
 LOG_BYTES = 262_144
@@ -104,8 +106,10 @@ class Work:
             return  # as nearly every tool run: not about memory
         from hosts import payloads
 
-        payload = payloads.parse(raw)
-        if payload is None:
+        payload = payloads.parse(raw) if len(raw) < KEPT_BYTES else payloads.beginning(raw)
+        if len(raw) >= KEPT_BYTES and not payloads.NEEDED.issubset(payload or ()):
+            payload = {**payloads.ending(_read_end(raw)), **(payload or {})}
+        if not payload:
             self.outcome = "malformed"
             return
         self.host = payloads.host_of(self.host, payload)
@@ -144,14 +148,18 @@ class Work:
             release()
 
     def fall_back(self) -> None:
-        """The last block as it was built for this folder, where it still holds and is not there yet; else nothing."""
+        """The last block as it was built for this folder, where it still holds and is not there yet; else nothing.
+        What was given leaves a mark for the next hook that has its time."""
         if self.call is None or self.sent:
             return
         _arm(FALLBACK_SECONDS)
         try:
             from recall.snapshot import Files
 
-            self._send(_policy(self.store or Files(self.home)).cached(self.call))
+            answer = _policy(self.store or Files(self.home)).cached(self.call)
+            self._send(answer.text)
+            _arm(COMMIT_SECONDS)
+            answer.commit()
         except Exception:  # noqa: BLE001 - nothing is the second-best answer
             return
 
@@ -244,20 +252,28 @@ def _arm(seconds: float) -> None:
 
 
 def _read_stdin() -> bytes:
-    """All there is; of more than a payload can have, the beginning."""
+    """All there is; of more than is parsed, the beginning."""
     chunks: list[bytes] = []
     kept = 0
-    while True:
-        try:
-            chunk = os.read(0, 1 << 20)
-        except OSError:
-            break
-        if not chunk:
-            break
-        if kept < KEPT_BYTES:
-            chunks.append(chunk)
-            kept += len(chunk)
+    while kept < KEPT_BYTES and (chunk := _read()):
+        chunks.append(chunk)
+        kept += len(chunk)
     return b"".join(chunks)
+
+
+def _read_end(begun: bytes) -> bytes:
+    """The last bytes of a payload that is too large, as soon as they are there; the deadline is not suspended."""
+    end = begun[-KEPT_END:]
+    while chunk := _read():
+        end = chunk if len(chunk) >= KEPT_END else end[-KEPT_END:] + chunk
+    return end
+
+
+def _read() -> bytes:
+    try:
+        return os.read(0, 1 << 20)
+    except OSError:
+        return b""
 
 
 def _drain(began: float) -> None:

@@ -24,7 +24,11 @@ if TYPE_CHECKING:
 HOSTS = ("codex", "claude", "pi")
 MAX_PARSED_BYTES = 8 << 20
 MAX_FIELD = 4_096
-HEAD_BYTES = 65_536
+EDGE_BYTES = 65_536
+"""How far into a payload too large to parse its fields are looked for, from either end."""
+MAX_TRIES = 64
+NEEDED = frozenset({"session_id", "cwd", "hook_event_name"})
+"""With these an event can be answered."""
 
 _KINDS = {
     "SessionStart": "start",
@@ -39,15 +43,16 @@ _KINDS = {
     "agent_settled": "end",
     "session_shutdown": "end",
 }
-_FIELDS = ("session_id", "transcript_path", "cwd", "hook_event_name", "prompt_id", "turn_id", "leaf_id", "source")
+_FIELDS = frozenset(
+    "session_id transcript_path cwd hook_event_name prompt_id turn_id leaf_id source agent_id parent_session_id".split()
+)
+"""What counts of a payload that is not read whole: of a tool, whether it failed may stand in the rest."""
 _NOT_BY_USER = frozenset({"system", "loop_wakeup", "schedule_wakeup", "poll_event", "extension"})
 _STARTS = frozenset({"startup", "resume", "clear", "compact", "fork", "new", "reload"})
 
 
 def parse(raw: bytes) -> dict[str, Any] | None:
-    """The payload as an object; None where it is none. Of one too large to parse only the fields at its beginning."""
-    if len(raw) > MAX_PARSED_BYTES:
-        return _head(raw[:HEAD_BYTES])
+    """The payload as an object; None where it is none."""
     try:
         values = json.loads(raw.decode("utf-8", "replace"))
     except (ValueError, RecursionError):
@@ -55,20 +60,46 @@ def parse(raw: bytes) -> dict[str, Any] | None:
     return values if isinstance(values, dict) else None
 
 
-def _head(raw: bytes) -> dict[str, Any] | None:
-    """Top-level text fields in front of the first large value: a key inside a text has its quotes escaped."""
+def beginning(raw: bytes) -> dict[str, Any]:
+    """The text fields in front of the first value that does not end within EDGE_BYTES, as a prompt of megabytes."""
+    text, found = raw[:EDGE_BYTES].decode("utf-8", "replace"), {}
+    decoder = json.JSONDecoder()
+    at = _after(text, 0, "{")
+    while at:
+        try:
+            name, at = decoder.raw_decode(text, at)
+            value, at = decoder.raw_decode(text, _after(text, at, ":") or len(text))
+        except (ValueError, RecursionError):
+            break
+        if name in _FIELDS and isinstance(value, str):
+            found[name] = value
+        at = _after(text, at, ",")
+    return found
+
+
+def ending(raw: bytes) -> dict[str, Any]:
+    """The text fields behind the last large value, from the end of a payload. A quote inside a text is escaped, and
+    what follows the end of one must be the rest of an object: nothing a text says passes for a field."""
     import re
 
-    text = raw.decode("utf-8", "replace")
-    found: dict[str, Any] = {}
-    for name in _FIELDS:
-        match = re.search(rf'(?<!\\)"{name}"\s*:\s*"((?:[^"\\]|\\.){{0,{MAX_FIELD}}})"', text)
-        if match is not None:
-            try:
-                found[name] = json.loads(f'"{match[1]}"')
-            except ValueError:
-                continue
-    return found or None
+    text = raw[-EDGE_BYTES:].decode("utf-8", "replace")
+    for number, match in enumerate(re.finditer(r'(?<!\\)(?:\\\\)*"\s*,\s*(?=")', text)):
+        if number == MAX_TRIES:
+            break
+        try:
+            values = json.loads("{" + text[match.end() :])
+        except (ValueError, RecursionError):
+            continue
+        return {name: value for name, value in values.items() if name in _FIELDS and isinstance(value, str)}
+    return {}
+
+
+def _after(text: str, at: int, sign: str) -> int:
+    """Where the next token begins behind a sign; 0 where the sign does not come next."""
+    rest = text[at:].lstrip(" \t\r\n")
+    if not rest.startswith(sign):
+        return 0
+    return len(text) - len(rest[1:].lstrip(" \t\r\n"))
 
 
 def host_of(argument: str, payload: dict[str, Any]) -> str:

@@ -19,6 +19,7 @@ asks for every request (Pi) gets it every time. State of a session (`snapshot`):
     standing           digest of the block that stands in the conversation, `withdrawn`, or empty
     block              of the block as it was built last: its digest, its sources, the files it depends on; not its text
     seen               the last messages, so that a delivery that comes twice counts once
+    late               when the last block was given by a hook whose time was up (`recall.late`)
 
 Standard library only, and of that as little as a hook can do with: building a block is imported when one is built.
 """
@@ -151,6 +152,7 @@ class MemoryPolicy:
         self._build = build
         self._now_in_force: Switches
         self._built: dict[str, Any] | None = None
+        self._late: dict[str, Any] | None = None
 
     def handle(self, call: Call) -> Answer:
         """What the host gets for an event. Nothing is written before `commit`, which may raise OSError."""
@@ -169,19 +171,39 @@ class MemoryPolicy:
             return self._answer(call, state, "", "released")
         return Answer("", "nothing", _nothing)
 
-    def cached(self, call: Call) -> str:
+    def cached(self, call: Call) -> Answer:
         """The block as it was built last, here or in another session of this folder, where it still holds and does not
-        stand there already: the answer of a hook whose time is up."""
+        stand there already: the answer of a hook whose time is up. It holds no lock, so `commit` leaves the state alone
+        and a mark beside it, which the next hook takes in."""
+        nothing = Answer("", "nothing", _nothing)
         if call.kind != "prompt":
-            return ""
+            return nothing
         state = self._load(call) or _fresh(call, _fence_id(call))
-        parts = self._parts(state, self._switches(state))
+        switches = self._switches(state)
+        parts = self._parts(state, switches)
         found = self._shared(call, state, self._request(call, state, parts)) if parts else None
         if found is None or (TRAITS[call.host].keeps and found["digest"] == state["standing"]):
-            return ""
-        return _signed(found, state)
+            return nothing
+        from recall import late
+
+        frozen = (state["mode"], state["parts"]) if state["mode"] else (switches.mode, list(parts))
+        mark = late.mark(found, self._now, *frozen)
+        return Answer(_signed(found, state), "block", lambda: self._store.save_late(call.host, call.session, mark))
 
     def _load(self, call: Call) -> dict[str, Any] | None:
+        """The session's state with what was given meanwhile; None for a session not seen before."""
+        state = self._known(call)
+        mark = self._store.load_late(call.host, call.session)
+        if mark is None:
+            return state
+        from recall import late
+
+        if not late.is_new(mark, state):
+            return state
+        self._late = mark
+        return late.take_in(state or _fresh(call, _fence_id(call)), mark)
+
+    def _known(self, call: Call) -> dict[str, Any] | None:
         """The session's state; None where there is none, or one that could not have been written here."""
         state = self._store.load(call.host, call.session)
         if state is None:
@@ -318,9 +340,9 @@ class MemoryPolicy:
     def _make(self, call: Call, state: dict[str, Any], parts: tuple[str, ...], wanted: list[Any]) -> dict[str, Any]:
         """Builds the block anew."""
         from recall import inject
-        from recall.project_marks import project_marks
+        from recall.project_marks import project_at, project_marks
 
-        project = state["project"] or _project(call.cwd)
+        project = state["project"] or project_at(call.cwd)
         built = (self._build or inject.build)(
             inject.Request(
                 home=self._now_in_force.home,
@@ -366,6 +388,8 @@ class MemoryPolicy:
 
         def commit() -> None:
             self._store.save(call.host, call.session, state)
+            if self._late is not None:
+                self._store.used(call.host, call.session, dict.fromkeys(self._late["citations"], self._late["at"]))
             if self._built is not None:
                 self._store.save_block(_name(self._built["for"]), self._built)
             if used and (outcome != "block" or wake or TRAITS[call.host].keeps):
@@ -422,18 +446,6 @@ def _fresh(call: Call, block_id: str) -> dict[str, Any]:
 def _fence_id(call: Call) -> str:
     """The same for every block of a session, so that equal blocks are equal byte for byte."""
     return _digits(f"{call.host}:{call.session}")
-
-
-def _project(cwd: str) -> dict[str, str]:
-    """The project of a folder, by the function that named it when its sessions were read [X28]."""
-    if not os.path.isabs(cwd) or "\0" in cwd:
-        return {"id": "", "name": "", "root": "", "cwd": ""}
-    from memory.project import project_of
-
-    found = project_of(cwd)
-    real = os.path.realpath(cwd)
-    root = str(found.root) if found.root is not None else (real if os.path.isdir(real) else "")
-    return {"id": found.id, "name": found.name, "root": root, "cwd": real}
 
 
 def _real(cwd: str) -> str:

@@ -14,6 +14,18 @@ if TYPE_CHECKING:
 MAX_DEPTH = 64
 
 
+def project_at(cwd: str) -> dict[str, str]:
+    """The project of a folder, by the function that named it when its sessions were read [X28]."""
+    if not os.path.isabs(cwd) or "\0" in cwd:
+        return {"id": "", "name": "", "root": "", "cwd": ""}
+    from memory.project import project_of
+
+    found = project_of(cwd)
+    real = os.path.realpath(cwd)
+    root = str(found.root) if found.root is not None else (real if os.path.isdir(real) else "")
+    return {"id": found.id, "name": found.name, "root": root, "cwd": real}
+
+
 def project_marks(project: dict[str, str], mark_of: Callable[[str], object]) -> list[list[Any]] | None:
     """What tells that a folder still belongs to the project it was found to belong to, without asking again.
 

@@ -1,6 +1,7 @@
 """What is kept between two hooks, as small files in the data folder: the snapshot of a session, and the spool.
 
     sessions/<host>/<id>.json      one live session: frozen mode, selection, what stands in its conversation, usage
+    sessions/<host>/<id>.late      which block a hook gave whose time was up: it had no lock to write the above
     sessions/locks/<0-f>           kernel locks, so that two hooks of one session take turns
     generations/<id>/blocks/*.json the blocks built last, for every session of a folder: the one place that has their
                                    text, so that it goes when memory is cleared or something is forgotten
@@ -58,6 +59,17 @@ class Files:
     def save(self, host: str, session: str, values: dict[str, Any]) -> None:
         """Replaces the snapshot, atomically."""
         self._write(self.path(host, session), {**values, "version": VERSION})
+
+    def load_late(self, host: str, session: str) -> dict[str, Any] | None:
+        """What a hook whose time was up gave this session last."""
+        return _load(self._late(host, session), MAX_SNAPSHOT_BYTES)
+
+    def save_late(self, host: str, session: str, values: dict[str, Any]) -> None:
+        """Takes the place of the last mark. Nobody deletes it: a state knows which one it has taken in."""
+        self._write(self._late(host, session), {**values, "version": VERSION})
+
+    def _late(self, host: str, session: str) -> str:
+        return os.path.join(self.home, "sessions", host, f"{file_name(session)}.late")
 
     def lock(self, host: str, session: str) -> Callable[[], None] | None:
         """Waits a moment for the session's lock; returns what gives it back, None when it stays taken."""
