@@ -13,24 +13,13 @@ from hosts.install import Command, Host, install, status, uninstall
 from hosts.install_claude import PLUGIN, Claude, servers_file
 from hosts.install_codex import Codex
 from hosts.mcp_tools import TOOLS
-from hosts.versions import Program
+from tests.hosts_install.configured import PROGRAM, codes, put
 
-PROGRAM = Program(Path("/usr/bin/host"), "1.2.3")
 STATE = '{\n  "numStartups": 3,\n  "primaryApiKey": "sk-ant-secret",\n  "mcpServers": {"mine": {"command": "x"}}\n}\n'
 THEIRS = [
     '[mcp_servers.slowwave]\ncommand = "slowwave"\nargs = ["mcp"]\n',
     '[mcp_servers.slowwave]\nurl = "http://127.0.0.1:8777/mcp"\n',
 ]
-
-
-def put(path: Path, text: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, "utf-8")
-    return path
-
-
-def codes(host: Host, folder: Path, command: Command) -> list[str]:
-    return [finding.code for finding in status(host, folder, PROGRAM, command).findings]
 
 
 def servers(path: Path) -> dict[str, Any]:

@@ -20,6 +20,10 @@ PATIENT = "hosts.hook.DEADLINE_SECONDS = 20; recall.snapshot.LOCK_WAIT_SECONDS =
 """What it answers is judged apart from how fast it is on a machine that runs a whole test suite."""
 PROGRAM = f"{PLACE}; {PATIENT}; hosts.hook.main()"
 IN_TIME = f"{PLACE}; hosts.hook.main()"
+QUICK_LOCK = PROGRAM.replace("LOCK_WAIT_SECONDS = 20", "LOCK_WAIT_SECONDS = 0.1")
+HANG = "import time, recall.policy; recall.policy.MemoryPolicy.handle = lambda policy, call: time.sleep(30)"
+STUCK = IN_TIME.replace("; hosts.hook.main", f"; {HANG}; hosts.hook.main")
+"""A hook that comes to nothing before its deadline."""
 
 
 @dataclass(frozen=True)

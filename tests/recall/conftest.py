@@ -10,12 +10,18 @@ import pytest
 
 from memory.testing import StoreBench, store_bench
 from tests.recall.desk import Desk
+from tests.recall.rig import Rig
 
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Iterator[StoreBench]:
     with store_bench(tmp_path) as made:
         yield made
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Rig:
+    return Rig(tmp_path)
 
 
 @pytest.fixture(scope="session")

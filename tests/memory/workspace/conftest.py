@@ -13,10 +13,7 @@ from memory import failpoints
 from memory.model import InputFile, Manifest
 from memory.workspace import Workspace
 from memory.workspace.layout import sha256_text
-
-Inputs = tuple[Manifest, dict[str, str]]
-
-ONE, TWO, THREE = "1" * 16, "2" * 16, "3" * 16
+from tests.memory.workspace.trees import ONE, TWO, Inputs
 
 
 @pytest.fixture(autouse=True)

@@ -16,9 +16,8 @@ import pytest
 from memory.model import Manifest
 from memory.workspace import Workspace
 from memory.workspace.testing import FaultySyscalls, disk
+from tests.memory.workspace.trees import ONE, TWO, Inputs
 
-Inputs = tuple[Manifest, dict[str, str]]
-ONE, TWO = "1" * 16, "2" * 16
 SUMMARY = "v1\n\n## User Profile\n- 用 pnpm [22222222]\n"
 
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")

@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 
 from memory.errors import InputsChangedError, UsageError, WorkspaceError
-from memory.model import DIFF_NAME, SUMMARY_NAME, Manifest
+from memory.model import DIFF_NAME, SUMMARY_NAME
 from memory.workspace import Workspace
+from tests.memory.workspace.trees import ONE, THREE, Filled
 
-Filled = tuple[Workspace, Manifest, dict[str, str]]
-ONE, TWO, THREE = "1" * 16, "2" * 16, "3" * 16
 PATH = f"rollout_summaries/{ONE}.md"
 
 

@@ -12,13 +12,11 @@ from pathlib import Path
 import pytest
 
 from memory.errors import StorageError, UnknownReference, WorkspaceError
-from memory.model import LeftOut, Manifest
-from memory.workspace import Workspace
+from memory.model import LeftOut
 from memory.workspace.testing import FaultySyscalls, disk
 from memory.workspace.versions import manifest_data, manifest_from_data
+from tests.memory.workspace.trees import ONE, Filled
 
-Filled = tuple[Workspace, Manifest, dict[str, str]]
-ONE = "1" * 16
 SUMMARY = "v1\n\n## User Profile\n- 用 pnpm [22222222]\n"
 
 
