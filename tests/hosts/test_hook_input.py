@@ -80,7 +80,7 @@ def test_a_transcript_path_is_never_trusted(home: Path, shop: Path, tmp_path: Pa
     run(home, claude("SessionStart", shop), "claude")
     said = run(home, claude("SessionStart", shop, source="resume", transcript_path=text), "claude")
     assert "Vitest" in said.text
-    assert said.seconds < 5
+    assert "deadline" not in (home / "hook.log").read_text("utf-8")
 
 
 @pytest.mark.parametrize("cwd", ["", "relative/path", "/does/not/exist", "a\u0000b", 7, None])

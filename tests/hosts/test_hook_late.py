@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from hypothesis import strategies as st
 from hosts import hook, payloads
 from recall import snapshot
 from tests.hosts.payloads import SESSION, claude, quiet, state
-from tests.plugins.hook_runner import QUICK_LOCK, STUCK, command, environment, run
+from tests.plugins.hook_runner import LATER, QUICK_LOCK, STUCK, command, environment, run
 
 LARGE = 'x \\u1234 "session_id":"evil", "cwd": "/", ' * 1_300_000
 """Fifty megabytes once they are written as JSON."""
@@ -24,8 +23,7 @@ LARGE = 'x \\u1234 "session_id":"evil", "cwd": "/", ' * 1_300_000
 @pytest.mark.fault("M77", "O47")
 @pytest.mark.parametrize("how", ["deadline", "busy"])
 def test_a_block_given_when_the_time_was_up_is_not_given_again(home: Path, shop: Path, how: str) -> None:
-    time.sleep(1.1)  # a block made right after a file was written is not trusted
-    assert "Vitest" in run(home, claude("SessionStart", shop, session_id="first"), "claude").text
+    assert "Vitest" in run(home, claude("SessionStart", shop, session_id="first"), "claude", program=LATER).text
     program = STUCK if how == "deadline" else QUICK_LOCK
     release = snapshot.Files(str(home)).lock("claude", SESSION) if how == "busy" else None
     said = run(home, claude("UserPromptSubmit", shop), "claude", program=program)

@@ -6,7 +6,6 @@ import json
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ import pytest
 from hosts import hook
 from memory.project import project_of
 from tests.hosts.payloads import CLAUDE_EVENTS, SESSION, claude
-from tests.plugins.hook_runner import ROOT, environment, run
+from tests.plugins.hook_runner import LATER, ROOT, environment, run
 
 # -- what it is made of ---------------------------------------------------------------------------------
 
@@ -40,8 +39,7 @@ def test_it_imports_the_standard_library_and_little_of_it(home: Path, shop: Path
     assert {name.split(".")[0] for name in seen} - sys.stdlib_module_names - {"__main__"} == ours
     heavy = {"socket", "ssl", "asyncio", "subprocess", "sqlite3", "multiprocessing", "logging", "email", "http"}
     assert not heavy & seen
-    time.sleep(1.1)  # a block made right after a file was written is not trusted
-    run(home, claude("UserPromptSubmit", shop, prompt_id="p8"), "claude")
+    run(home, claude("UserPromptSubmit", shop, prompt_id="p8"), "claude", program=LATER)
     # A turn in which nothing changed, and a session where another one has been before, do with next to nothing.
     unwanted = {"dataclasses", "pathlib", "hashlib", "recall.inject", "memory.project"}
     for session, more in ((SESSION, {"tomllib", "typing"}), ("another", set())):

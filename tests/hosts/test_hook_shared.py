@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
 from memory.project import project_of
 from tests.hosts.payloads import claude
-from tests.plugins.hook_runner import STUCK, run
+from tests.plugins.hook_runner import LATER, STUCK, run
 from tests.plugins.published import PREFERENCES, publish
 
 
@@ -20,8 +19,7 @@ def test_a_block_of_another_session_is_only_taken_while_nothing_it_rests_on_chan
 ) -> None:
     inner = shop / "inner"
     inner.mkdir()
-    time.sleep(1.1)
-    assert "Vitest" in run(home, claude("SessionStart", inner), "claude").text
+    assert "Vitest" in run(home, claude("SessionStart", inner), "claude", program=LATER).text
     match change:
         case "remote":
             subprocess.run(["git", "-C", str(shop), "remote", "set-url", "origin", "https://x.example/y/z"], check=True)
@@ -49,8 +47,7 @@ def test_in_a_repository_without_a_remote_a_block_is_shared_until_its_beginning_
     if change != "first commit":
         subprocess.run([*commit, "one"], check=True)
     publish(home, {PREFERENCES: ["Mine alone. [aaaa0001]"]}, {"aaaa0001": project_of(root).id})
-    time.sleep(1.1)
-    assert "Mine alone" in run(home, claude("UserPromptSubmit", root), "claude").text
+    assert "Mine alone" in run(home, claude("UserPromptSubmit", root), "claude", program=LATER).text
     match change:
         case "first commit":
             subprocess.run([*commit, "one"], check=True)

@@ -16,14 +16,19 @@ from rollouts.drafts import own_memory
 
 ROOT = Path(hosts.hook.__file__).parents[1]
 PLACE = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import hosts.hook, recall.snapshot"
-PATIENT = "hosts.hook.DEADLINE_SECONDS = 20; recall.snapshot.LOCK_WAIT_SECONDS = 20"
+PATIENT = (
+    "hosts.hook.DEADLINE_SECONDS = hosts.hook.FALLBACK_SECONDS = hosts.hook.COMMIT_SECONDS = 20; "
+    "recall.snapshot.LOCK_WAIT_SECONDS = 20"
+)
 """What it answers is judged apart from how fast it is on a machine that runs a whole test suite."""
 PROGRAM = f"{PLACE}; {PATIENT}; hosts.hook.main()"
 IN_TIME = f"{PLACE}; hosts.hook.main()"
 QUICK_LOCK = PROGRAM.replace("LOCK_WAIT_SECONDS = 20", "LOCK_WAIT_SECONDS = 0.1")
-HANG = "import time, recall.policy; recall.policy.MemoryPolicy.handle = lambda policy, call: time.sleep(30)"
-STUCK = IN_TIME.replace("; hosts.hook.main", f"; {HANG}; hosts.hook.main")
-"""A hook that comes to nothing before its deadline."""
+OVERDUE = "def handle(policy, call):\n    raise hosts.hook.DeadlineError\n"
+STUCK = f"{PLACE}, recall.policy; {PATIENT}\n{OVERDUE}recall.policy.MemoryPolicy.handle = handle; hosts.hook.main()"
+"""A hook whose time is up before its policy has an answer."""
+LATER = PROGRAM.replace("import hosts", "import time; now = time.time; time.time = lambda: now() + 5; import hosts", 1)
+"""A hook a few seconds on: a block that rests on files written just now is not trusted by the next one."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +71,7 @@ def run(
     program: str = PROGRAM,
     variables: dict[str, str] | None = None,
 ) -> Said:
-    """One run to its end, at most ten seconds."""
+    """One run to its end; it has a minute, whatever else the machine has to do."""
     data = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
     began = time.perf_counter()
     done = subprocess.run(
@@ -75,7 +80,7 @@ def run(
         capture_output=True,
         env=environment(home, **(variables or {})),
         cwd=cwd or home.parent,
-        timeout=10,
+        timeout=60,
         check=False,
     )
     return Said(done.returncode, done.stdout, done.stderr, time.perf_counter() - began)
