@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import sys
 
-import uvicorn
-
 from dashboard.app import create_app
 from dashboard.ports import Nobody
 from dashboard.serve import config
 from memory.clock import SystemClock
+from memory.serving import QuietServer
 from memory.settings import load
 
 
@@ -19,7 +18,7 @@ def main() -> None:
     nobody = Nobody()
     app = create_app(load, runs=nobody, hosts=nobody, clock=SystemClock())
     sys.stderr.write(f"http://127.0.0.1:{port}/\n")
-    uvicorn.Server(config(app, port=port)).run()
+    QuietServer(config(app, port=port)).run()
 
 
 if __name__ == "__main__":

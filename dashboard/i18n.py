@@ -2,16 +2,20 @@
 
     {"memory.title": {"en": "Memory", "zh": "记忆"}}
 
-A value may hold `{name}` fields; both languages hold the same ones. Error messages of the program stay English.
+A value may hold `{name}` fields; both languages hold the same ones. Whole numbers are shown in groups of three,
+`{n:d}` is a number that is a name (a version), and `{n:line|lines}` chooses the word that goes with a count:
+
+    {"en": "{n} {n:line|lines} left", "zh": "剩余 {n} 行"}
 """
 
 from __future__ import annotations
 
 import json
+import string
 from collections.abc import Mapping
 from functools import cache
 from importlib import resources
-from typing import Literal
+from typing import Any, Literal
 
 Language = Literal["en", "zh"]
 LANGUAGES: tuple[Language, ...] = ("en", "zh")
@@ -37,7 +41,20 @@ def catalog() -> Mapping[str, Mapping[str, str]]:
 def translate(language: Language, key: str, /, **values: object) -> str:
     """The text of a key. Raises KeyError for a key that does not exist: a test finds those."""
     text = catalog()[key][language]
-    return text.format(**values) if values else text
+    return _FORMATTER.vformat(text, (), values) if values else text
+
+
+class _Formatter(string.Formatter):
+    def format_field(self, value: Any, format_spec: str) -> str:
+        if "|" in format_spec:
+            one, _, many = format_spec.partition("|")
+            return one if value == 1 else many
+        if not isinstance(value, int) or isinstance(value, bool):
+            return str(value)
+        return f"{value:{format_spec or ','}}"
+
+
+_FORMATTER = _Formatter()
 
 
 def known(key: str) -> bool:

@@ -114,7 +114,7 @@ def telling(visitor: Visitor, run: LiveRun) -> dict[str, Any]:
     t, now = visitor.t, visitor.desk.clock.now()
     calls = f"{run.requests:,}"
     if run.request_limit is not None:
-        calls = t("runs.of", done=calls, total=f"{run.request_limit:,}")
+        calls = t("runs.of", done=run.requests, total=run.request_limit)
     count = ""
     if run.total and run.stage in {"discover", "extract", "consolidate"}:
         count = t(f"count.{run.stage}", done=min(run.done, run.total), total=run.total)
@@ -127,7 +127,7 @@ def telling(visitor: Visitor, run: LiveRun) -> dict[str, Any]:
         "total": run.total,
         "trigger": visitor.word("trigger", run.trigger),
         "calls": calls,
-        "tokens": t("runs.tokens_both", read=f"{run.input_tokens:,}", written=f"{run.output_tokens:,}"),
+        "tokens": t("runs.tokens_both", read=run.input_tokens, written=run.output_tokens),
         "money": money(visitor, run.money),
         "elapsed": span(visitor, (now - run.started).total_seconds()),
         "left": _left(visitor, run, now),
@@ -205,6 +205,14 @@ def past(row: RunRow, alive: Mapping[str, LiveRun]) -> Past:
         tokens=whole(spend.get("input_tokens")) + whole(spend.get("output_tokens")),
         money=float(amount) if isinstance(amount, int | float) else None,
     )
+
+
+def did(visitor: Visitor, one: Past) -> str:
+    """What a run came to, in a few words; empty where it came to nothing."""
+    told = [visitor.t("runs.kept", n=one.kept)] if one.kept else []
+    told += [visitor.t("runs.failed", n=one.failed)] if one.failed else []
+    told += [visitor.t("memory.version", n=one.version)] if one.version else []
+    return " · ".join(told)
 
 
 def of(values: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -7,7 +7,7 @@ from starlette.types import ASGIApp
 
 
 def config(app: ASGIApp, *, host: str = "127.0.0.1", port: int = 0, fd: int | None = None) -> uvicorn.Config:
-    """For `uvicorn.Server(config(...))`. A foreign `X-Forwarded-For` is not believed."""
+    """For `QuietServer(config(...))`. A foreign `X-Forwarded-For` is not believed."""
     return uvicorn.Config(
         app,
         host=host,

@@ -10,7 +10,7 @@ from fastapi.responses import Response, StreamingResponse
 
 from dashboard.desk import AnyLook, AnyVisitor, Form, Look, Posted
 from dashboard.pages.sessions import Page
-from dashboard.running import listed, money, of, past, span, telling, watch_of
+from dashboard.running import did, listed, money, of, past, span, telling, watch_of
 from memory.errors import SlowwaveError, UnknownReference, UsageError
 from memory.model import RolloutId
 from memory.state import Ledger
@@ -51,6 +51,7 @@ def runs(look: AnyLook, trigger: Trigger = "", outcome: Annotated[Outcome, Query
         mode=look.settings.memory.mode if look.settings.memory.enabled else "off",
         span=lambda seconds: span(look, seconds),
         money=lambda amount: money(look, amount),
+        did=lambda one: did(look, one),
     )
 
 

@@ -25,8 +25,22 @@ def test_every_key_has_a_text_in_both_languages() -> None:
 
 def test_both_languages_of_a_key_have_the_same_fields() -> None:
     for key, texts in i18n.catalog().items():
-        fields = [sorted(name for _, name, _, _ in string.Formatter().parse(text) if name) for text in texts.values()]
+        fields = [{name for _, name, _, _ in string.Formatter().parse(text) if name} for text in texts.values()]
         assert fields[0] == fields[1], key
+
+
+@pytest.mark.parametrize(("n", "said"), [(0, "0 more lines"), (1, "1 more line"), (12_000, "12,000 more lines")])
+def test_a_count_stands_with_the_word_that_goes_with_it(n: int, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(i18n, "catalog", lambda: {"x": {"en": "{n} more {n:line|lines}", "zh": "另有 {n} 行"}})
+    assert i18n.translate("en", "x", n=n) == said
+
+
+def test_no_text_speaks_of_one_thing_as_of_many() -> None:
+    for key, texts in i18n.catalog().items():
+        fields = {name: 1 for _, name, _, _ in string.Formatter().parse(texts["en"]) if name}
+        said = i18n.translate("en", key, **fields)
+        after = re.findall(r"\b1 (?:(?:more|model|session|unproven|forgotten|later) )*([a-z]+s)\b", said)
+        assert set(after) <= {"is", "was", "has", "rests", "waits"}, said
 
 
 def test_chinese_texts_are_chinese() -> None:
