@@ -206,7 +206,9 @@ def _status(host: Host, settings: Settings, command: Command) -> Status:
 
 
 def _done(host: Host, changes: list[Change]) -> dict[str, object]:
-    files = [{"path": str(c.path), "what": c.what, "copy": str(c.copy) if c.copy else None} for c in changes]
+    files = [
+        {"path": str(c.path), "what": c.what, "copy": str(c.copy) if c.copy else None, "note": c.note} for c in changes
+    ]
     return {"host": host.name, "files": files, "approval": host.approval}
 
 
@@ -219,7 +221,8 @@ def _print_changes(host: Host, changes: list[Change], nothing: str) -> None:
 
 def _lines(changes: list[Change]) -> list[str]:
     done = [change for change in changes if change.what != "unchanged"]
-    return [f"{one.what} {one.path}" + (f" (before: {one.copy})" if one.copy else "") for one in done]
+    notes = [f" (before: {one.copy})" if one.copy else f" ({one.note})" if one.note else "" for one in done]
+    return [f"{one.what} {one.path}{note}" for one, note in zip(done, notes, strict=True)]
 
 
 def _print_findings(state: Status) -> None:

@@ -14,7 +14,7 @@ import re
 import secrets
 import stat
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from json.decoder import scanstring  # type: ignore[attr-defined]  # undocumented, there since Python 2.7
 from pathlib import Path
@@ -24,6 +24,9 @@ from memory.errors import SlowwaveError
 
 MAX_BYTES = 5_000_000
 """No settings file of a host comes near; a larger one is something else."""
+
+EMPTY = "{}\n"
+"""How a JSON file begins that was not there."""
 
 Json = dict[str, Any]
 
@@ -282,7 +285,7 @@ def add_hooks(text: str, groups: dict[str, Json], path: Path) -> str:
     if not isinstance(hooks, dict) or any(not isinstance(hooks.get(event, []), list) for event in groups):
         raise HostConfigError(f'{path}: "hooks" must be an object of lists; nothing was changed.')
     if not text.strip():
-        text = "{}\n"
+        text = EMPTY
     if "hooks" not in data:
         text = insert_json(text, (), "hooks", {event: [group] for event, group in groups.items()})
     else:
@@ -297,30 +300,48 @@ def add_hooks(text: str, groups: dict[str, Json], path: Path) -> str:
     return text
 
 
-def strip_hooks(text: str, ours: Ours, original: str, path: Path) -> str:
+def strip_hooks(text: str, ours: Ours, original: str | None, path: Path, order: Sequence[str]) -> str:
     """Removes our handlers, and the groups, lists and the `hooks` object that only held them.
 
-    What `original`, the file before us, already held empty stays. Raises HostConfigError for other than JSON.
+    What `original`, the file before us, already held empty stays. Where that is not known (None), lists that ours were
+    put into are told from lists made for them by their places: those were made last, in `order` of events. A file that
+    only held ours becomes "". Raises HostConfigError for other than JSON.
     """
     load_json(text, path)
-    before = json.loads(original) if original.strip() else {}
+    before = json.loads(original) if original and original.strip() else {}
     kept = before.get("hooks") if isinstance(before, dict) else None
-    emptied: set[str] = set()
-    while (found := _first_of_ours(load_json(text, path), ours)) is not None:
+    left, touched = text, set()
+    while (found := _first_of_ours(load_json(left, path), ours)) is not None:
         place, index = found
-        text = remove_json(text, place, index)
-        emptied.add(place[1])
-    hooks = load_json(text, path).get("hooks")
-    if not isinstance(hooks, dict):
-        return text
+        left = remove_json(left, place, index)
+        touched.add(place[1])
+    hooks = load_json(left, path).get("hooks")
+    if not touched or not isinstance(hooks, dict):
+        return left
     held = kept if isinstance(kept, dict) else {}
-    for event in [name for name in emptied if hooks[name] == [] and name not in held]:
-        names = list(load_json(text, path)["hooks"])
-        text = remove_json(text, ("hooks",), names.index(event))
-    data = load_json(text, path)
-    if emptied and data.get("hooks") == {} and kept is None:
-        text = remove_json(text, (), list(data).index("hooks"))
-    return text
+    emptied = [name for name in hooks if name in touched and hooks[name] == [] and name not in held]
+    for event in emptied if original is not None else _made_last(emptied, order):
+        names = list(load_json(left, path)["hooks"])
+        left = remove_json(left, ("hooks",), names.index(event))
+    data = load_json(left, path)
+    if data.get("hooks") == {} and kept is None and (original is not None or list(data)[-1] == "hooks"):
+        left = remove_json(left, (), list(data).index("hooks"))
+    return left_of(left, original, path)
+
+
+def left_of(left: str, original: str | None, path: Path) -> str:
+    """A text without us; "" where we made the file: it was not there, or is, unknown, in the form we begin one with."""
+    ours = left == EMPTY if original is None else not original.strip() and load_json(left, path) == {}
+    return "" if ours else left
+
+
+def _made_last(events: list[str], order: Sequence[str]) -> list[str]:
+    """The longest end of a list of events that is in order."""
+    start = len(events)
+    places = [order.index(name) if name in order else -1 for name in events]
+    while start and places[start - 1] >= 0 and (start == len(events) or places[start - 1] < places[start]):
+        start -= 1
+    return events[start:]
 
 
 def handlers(data: Json) -> Iterator[tuple[str, int, int, Json]]:

@@ -32,6 +32,9 @@ HOOK, NOTIFY, PROGRAM = "slowwave-hook", "slowwave-notify", "slowwave"
 SERVER = "slowwave"
 """What our server of memory tools is called in a host's configuration."""
 FOLDER_MODE, FILE_MODE = 0o700, 0o600
+UNKNOWN = (
+    "what it was before is not recorded: our entries are out, and an empty list or object that held them may be too"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +104,8 @@ class Target:
     path: Path
     add: Callable[[str], str]
     """The text without us -> the text with us."""
-    strip: Callable[[str, str], str]
-    """(text, text before us or "" when unknown) -> the text without us."""
+    strip: Callable[[str, str | None], str]
+    """(text, text before us or None when unknown) -> the text without us."""
     holds: Callable[[str], bool]
     """Whether our part is in it."""
     data: Callable[[str], object] = str
@@ -110,6 +113,8 @@ class Target:
     in an order of its own."""
     private: bool = False
     """The file may hold keys of the user's: no copy of it is kept, only what was changed at which place."""
+    folder: Path | None = None
+    """A folder that is ours by its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,9 +177,11 @@ class Change:
 
     path: Path
     what: str
-    """written, created, removed, restored, unchanged."""
+    """written, created, removed, restored, unchanged; left, of an empty folder that may be the user's."""
     copy: Path | None = None
     """Where the former file was kept."""
+    note: str = ""
+    """What the user should know of it."""
 
 
 # -- the three commands -----------------------------------------------------------------------------------------------
@@ -239,12 +246,28 @@ def uninstall(host: Host, folder: Path, records: Path) -> list[Change]:
             continue
         exact = record.untouched(target.path, found)
         what = "removed" if base.data is None else "restored" if exact else "written"
-        changes.append(Change(target.path, what))
-    for made in sorted(record.folders, key=len, reverse=True):
+        unknown = what == "written" and str(target.path) not in record.files
+        changes.append(Change(target.path, what, note=UNKNOWN if unknown else ""))
+    ours = [str(target.folder) for target in host.targets(folder, Command((HOOK,))) if target.folder and changes]
+    for made in sorted({*record.folders, *ours}, key=len, reverse=True):
         with contextlib.suppress(OSError):  # somebody else's files are in it by now
             Path(made).rmdir()
     record.forget(records / f"{host.name}.json")
+    if not record.files:
+        gone = [change.path for change in changes if change.what == "removed"]
+        changes += [Change(one, "left", note="it is empty and may be yours") for one in _emptied(gone, folder)]
     return changes
+
+
+def _emptied(files: list[Path], top: Path) -> list[Path]:
+    """The folders, up to the host's own, that held nothing but these files; of one in another the outer alone."""
+    empty: set[Path] = set()
+    for file in files:
+        for folder in file.parents:
+            if not folder.is_relative_to(top) or (folder.exists() and set(folder.iterdir()) - empty):
+                break
+            empty |= {folder} if folder.exists() else set()
+    return sorted(folder for folder in empty if folder.parent not in empty)
 
 
 def status(host: Host, folder: Path, program: Program | None, command: Command) -> Status:
@@ -287,7 +310,7 @@ def _base(target: Target, found: Found, record: Record) -> Found:
         return original
     if found.data is None or not target.holds(found.text):
         return found
-    text = target.strip(found.text, original.text if original else "")
+    text = target.strip(found.text, original.text if original else None)
     return Found(found.real, found.encode(text) if text else None, found.mode)
 
 

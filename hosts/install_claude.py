@@ -50,7 +50,7 @@ class Claude:
             Target(
                 path,
                 lambda text: edit.add_hooks(text, groups(command), path),
-                lambda text, original: edit.strip_hooks(text, command.is_ours, original, path),
+                lambda text, original: edit.strip_hooks(text, command.is_ours, original, path, tuple(EVENTS)),
                 lambda text: holds(text, path),
             ),
             Target(
@@ -147,7 +147,7 @@ def add_server(text: str, command: Command, path: Path) -> str:
         return text
     program, *arguments = command.server()
     entry = {"type": "stdio", "command": program, "args": arguments, "env": {}}
-    result = text if text.strip() else "{}\n"
+    result = text if text.strip() else edit.EMPTY
     if "mcpServers" in data:
         result = edit.insert_json(result, ("mcpServers",), SERVER, entry)
     else:
@@ -157,17 +157,17 @@ def add_server(text: str, command: Command, path: Path) -> str:
     return result
 
 
-def strip_server(text: str, original: str, path: Path) -> str:
-    """Removes our server, and the object that held it alone."""
+def strip_server(text: str, original: str | None, path: Path) -> str:
+    """Removes our server, and the object that held it alone; `original`: the file before us, None when unknown."""
     data = edit.load_json(text, path)
     servers = _servers(data, path)
     if not Command.is_our_server(servers.get(SERVER)):
         return text
-    if len(servers) > 1 or "mcpServers" in edit.load_json(original, path):
+    if len(servers) > 1 or "mcpServers" in edit.load_json(original or "", path):
         text = edit.remove_json(text, ("mcpServers",), list(servers).index(SERVER))
     else:
         text = edit.remove_json(text, (), list(data).index("mcpServers"))
-    return "" if not original.strip() and edit.load_json(text, path) == {} else text
+    return edit.left_of(text, original, path)
 
 
 def holds_server(text: str, path: Path) -> bool:

@@ -69,14 +69,14 @@ class Codex:
             Target(
                 config,
                 lambda text: add_server(add_to_config(text, command, config, hooks=inline), command, config, more),
-                lambda text, original: strip_config(text, original, config),
+                lambda text, original: strip_config(text, original or "", config),
                 lambda text: _holds_config(text, config),
                 lambda text: edit.load_toml(text, config),
             ),
             Target(
                 hooks,
                 lambda text: text if inline else edit.add_hooks(text, groups(command), hooks),
-                lambda text, original: _strip_hooks_file(text, original, hooks),
+                lambda text, original: edit.strip_hooks(text, command.is_ours, original, hooks, tuple(EVENTS)),
                 lambda text: holds_hooks(text, hooks),
             ),
         ]
@@ -89,7 +89,8 @@ class Codex:
         data = edit.load_toml(text, config).get("hooks")
         if not isinstance(data, dict) or not data.keys() - {"state"}:
             return False
-        if any(True for _ in edit.handlers(edit.load_json(_strip_hooks_file(edit.read(hooks).text, "", hooks), hooks))):
+        theirs = edit.strip_hooks(edit.read(hooks).text, command.is_ours, "", hooks, tuple(EVENTS))
+        if any(True for _ in edit.handlers(edit.load_json(theirs, hooks))):
             return False
         try:
             add_to_config(text, command, config, hooks=True)
@@ -128,11 +129,6 @@ def groups(command: Command) -> dict[str, Json]:
             handler["additionalContextLimit"] = CONTEXT_TOKENS
         found[event] = ({"matcher": matcher} if matcher else {}) | {"hooks": [handler]}
     return found
-
-
-def _strip_hooks_file(text: str, original: str, path: Path) -> str:
-    left = edit.strip_hooks(text, Command.is_ours, original, path)
-    return "" if left != text and not original.strip() and edit.load_json(left, path) == {} else left
 
 
 # -- config.toml ------------------------------------------------------------------------------------------------------

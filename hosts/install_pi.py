@@ -49,8 +49,10 @@ class Pi:
             return json.dumps(commands, ensure_ascii=False, indent=2) + "\n"
 
         return [
-            Target(extension, add_extension, lambda text, original: "", lambda text: text.startswith(MARK)),
-            Target(told, add_command, lambda text, original: "", lambda text: _tells(text, told)),
+            Target(
+                extension, add_extension, lambda text, original: "", lambda text: text.startswith(MARK), folder=place
+            ),
+            Target(told, add_command, lambda text, original: "", lambda text: _tells(text, told), folder=place),
         ]
 
     def findings(self, folder: Path) -> list[Finding]:
