@@ -18,6 +18,7 @@ from memory.model import RolloutId
 from memory.runtime import open_runtime
 from memory.settings import load
 from memory.state import VersionRow
+from memory.wording import counted
 from memory.workspace.topic_text import USER, TopicEntry
 from recall.answers import path_of
 from recall.trace import Tracer
@@ -50,12 +51,14 @@ def clear(*, yes: bool, as_json: bool) -> None:
         before = memory.preview_clear()
         if not as_json:
             line(
-                f"goes:  the summary, {before.sources} rollout summaries, {before.notes} notes, "
-                f"{before.versions} versions ({before.files} files, {before.bytes:,} bytes)"
-                + (f", {before.entries} entries of topics" if before.entries else "")
-                + (f", {before.set_aside} files that doctor had set aside" if before.set_aside else "")
+                f"goes:  the summary, {counted(before.sources, 'rollout summary', 'rollout summaries')}, "
+                f"{counted(before.notes, 'note')}, {counted(before.versions, 'version')} "
+                f"({counted(before.files, 'file')}, {counted(before.bytes, 'byte')})"
+                + (f", {counted(before.entries, 'entry', 'entries')} of topics" if before.entries else "")
+                + (f", {counted(before.set_aside, 'file')} that doctor had set aside" if before.set_aside else "")
             )
-            line(f"stays: {before.sessions_kept} session histories, short files, settings, the ledger of costs")
+            histories = counted(before.sessions_kept, "session history", "session histories")
+            line(f"stays: {histories}, short files, settings, the ledger of costs")
             line("Nothing of a session up to this moment can become memory again; what is written later can.")
         _confirm("Clear long memory?", yes=yes)
         report = memory.clear()
@@ -75,9 +78,9 @@ def clear(*, yes: bool, as_json: bool) -> None:
         )
     else:
         line(
-            f"cleared; left of it: {report.files_left} files, {report.rows_left} rows, "
-            f"{report.versions_left} versions, {report.index_left} index files, "
-            f"{report.set_aside_left} files set aside, {report.old_folders_left} old folders; "
+            f"cleared; left of it: {counted(report.files_left, 'file')}, {counted(report.rows_left, 'row')}, "
+            f"{counted(report.versions_left, 'version')}, {counted(report.index_left, 'index file')}, "
+            f"{counted(report.set_aside_left, 'file')} set aside, {counted(report.old_folders_left, 'old folder')}; "
             f"generation {report.generation}"
         )
         if report.unscrubbed:
@@ -124,9 +127,10 @@ def _tell_forgotten(report: ForgetReport, left: Sequence[str], own: Sequence[str
         )
         return
     line(
-        f"forgotten: {len(report.rollouts)} sessions, {len(report.notes)} notes; {len(report.lines)} lines left the "
-        f"summary, {report.kept} went on with their other sources; {report.versions} versions purged"
-        + (f"; {report.entries} entries of topics" if report.entries else "")
+        f"forgotten: {counted(len(report.rollouts), 'session')}, {counted(len(report.notes), 'note')}; "
+        f"{counted(len(report.lines), 'line')} left the summary, {report.kept} went on with other sources; "
+        f"{counted(report.versions, 'version')} purged"
+        + (f"; {counted(report.entries, 'entry', 'entries')} of topics" if report.entries else "")
     )
     for path in report.set_aside:
         line(f"deleted from what doctor had set aside, because it held it or could not be searched for it: {path}")
@@ -182,7 +186,7 @@ def _announce(memory: LongMemory, rollouts: list[RolloutId], notes: list[str], t
     for rollout in rollouts[:20]:
         line(f"session {rollout}")
     if len(rollouts) > 20:
-        line(f"and {len(rollouts) - 20} more sessions")
+        line(f"and {counted(len(rollouts) - 20, 'more session')}")
     for name in notes:
         line(f"note {name}")
     if text:
@@ -241,7 +245,8 @@ def history(*, as_json: bool) -> None:
             counts[change["kind"]] = counts.get(change["kind"], 0) + 1
         what = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items())) or "no line changed"
         gone = "" if row.number in kept else " (no longer kept)"
-        cost = f"{row.requests} requests, {row.input_tokens + row.output_tokens:,} tokens, money {money(row.money)}"
+        tokens = counted(row.input_tokens + row.output_tokens, "token")
+        cost = f"{counted(row.requests, 'request')}, {tokens}, money {money(row.money)}"
         line(
             f"version {row.number}  {row.published.isoformat(timespec='minutes')}  {row.model}  {cost}  {what}{gone}",
             style="bold",

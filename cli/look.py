@@ -23,6 +23,7 @@ from memory.errors import UnknownReference
 from memory.redact import Redactor
 from memory.settings import Settings, load
 from memory.state import Store
+from memory.wording import counted
 from memory.workspace import Workspace
 from recall.delivery import Delivery, overruled, read_delivery
 from recall.delivery import as_json as delivery_json
@@ -108,7 +109,7 @@ def _print_status(found: Status, clock: Clock) -> None:
     line(f"next       {'a session becomes eligible ' + ago(found.next_eligible, now) if found.next_eligible else '–'}")
     for name, spend in (("today", found.today), ("in all", found.total)):
         line(
-            f"spend      {name}: {spend.requests} calls, {spend.input_tokens:,} tokens in, "
+            f"spend      {name}: {counted(spend.requests, 'call')}, {counted(spend.input_tokens, 'token')} in, "
             f"{spend.output_tokens:,} out, money {cost(spend)}"
         )
     for one in found.ceilings:
@@ -154,12 +155,12 @@ def _print_delivery(given: Delivery, called: dict[str, datetime | None], faults:
     """What sessions got of memory, when hosts called, and what was in the way."""
     if given.sessions:
         line(
-            f"injected   {given.tokens:,} tokens in {given.blocks} blocks over {given.turns} turns of "
-            f"{given.sessions} sessions (30 days)"
+            f"injected   {counted(given.tokens, 'token')} in {counted(given.blocks, 'block')} over "
+            f"{counted(given.turns, 'turn')} of {counted(given.sessions, 'session')} (30 days)"
         )
         if given.left_out or given.contradicted:
             line(
-                f"           in the last session: {given.left_out} lines left out by the host's cap, "
+                f"           in the last session: {counted(given.left_out, 'line')} left out by the host's cap, "
                 f"{given.contradicted} overruled by instruction files"
             )
     for host, at in called.items():
@@ -275,7 +276,7 @@ def print_claim(trace: ClaimTrace) -> None:
             when = moment.time.astimezone().isoformat(timespec="minutes") if moment.time else "no time"
             who = "the user" if moment.spoken else moment.tier.value
             first, *rest = moment.text.split("\n")
-            line(f"    e{moment.number} {when} {who}: {first}" + (f" (+{len(rest)} lines)" if rest else ""))
+            line(f"    e{moment.number} {when} {who}: {first}" + (f" (+{counted(len(rest), 'line')})" if rest else ""))
         if part.problem:
             line(f"    {part.problem}", style="yellow")
 
@@ -283,13 +284,13 @@ def print_claim(trace: ClaimTrace) -> None:
 def _print_rollout(trace: RolloutTrace) -> None:
     row = trace.row
     line(str(row.id), style="bold")
-    line(f"  file      {row.path} ({row.size:,} bytes)")
+    line(f"  file      {row.path} ({counted(row.size, 'byte')})")
     line(f"  project   {row.project_name} ({row.project}), cwd {row.cwd or '–'}, branch {row.branch or '–'}")
     line(f"  activity  {row.started or '–'} to {row.last_event or '–'}")
     line(f"  state     {row.reason.value if row.reason else 'not classified yet'}: {row.detail or '–'}")
     if trace.job is not None:
         error = f", last error {trace.job.error_code}: {trace.job.error_message}" if trace.job.error_code else ""
-        line(f"  job       {trace.job.status}, {trace.job.attempts} attempts at this boundary{error}")
+        line(f"  job       {trace.job.status}, {counted(trace.job.attempts, 'attempt')} at this boundary{error}")
     if trace.output is not None:
         kept = "summary kept" if trace.output.kept else "nothing worth keeping"
         line(f"  extracted {kept}, outcome {trace.output.outcome.value}, citation [{row.id.citation}]")

@@ -18,6 +18,7 @@ from cli.text import printable
 from memory.progress import Progress as Report
 from memory.progress import Step
 from memory.state import CeilingUse, Spend
+from memory.wording import counted
 
 # No emoji codes: `generic:cherries:` is the id of a session.
 out = Console(highlight=False, emoji=False, soft_wrap=not sys.stdout.isatty())
@@ -109,7 +110,7 @@ def cost_of(amount: float, unpriced: int) -> str:
     if not unpriced:
         return money(amount)
     known = money(amount) if amount else "–"
-    return f"{known} ({unpriced} calls without a price)"
+    return f"{known} ({counted(unpriced, 'call')} without a price)"
 
 
 def ceiling_line(use: CeilingUse) -> str:

@@ -18,6 +18,7 @@ from memory.errors import UsageError
 from memory.model import Violation
 from memory.runtime import open_runtime
 from memory.settings import Settings, load
+from memory.wording import counted
 
 EXIT_CODES = {"failed": 1, "cancelled": 130}
 """By the word of a run; any other is 0."""
@@ -80,12 +81,13 @@ def _dry_run(settings: Settings, options: pipeline.Options, *, as_json: bool) ->
     line("Dry run: these files would be read; no model is called, nothing is written but the list of sessions.")
     rows = [[str(row.id), row.project_name, f"{row.size:,}", str(row.path)] for row in plan.rollouts]
     table("Sessions", ["session", "project", "bytes", "file"], rows)
-    line(f"sources for the summary: {plan.sources} now; {plan.waiting} more sessions wait for a later batch")
+    more = counted(plan.waiting, "more session waits", "more sessions wait")
+    line(f"sources for the summary: {plan.sources} now; {more} for a later batch")
     for reason, count in sorted(plan.skipped.items()):
         line(f"skipped: {count} {reason}")
     line(
-        f"upper bound: {plan.requests} model calls, {plan.input_tokens:,} tokens in, {plan.output_tokens:,} out; "
-        f"money {money(plan.money)} ({plan.model})"
+        f"upper bound: {counted(plan.requests, 'model call')}, {counted(plan.input_tokens, 'token')} in, "
+        f"{plan.output_tokens:,} out; money {money(plan.money)} ({plan.model})"
     )
 
 
@@ -101,9 +103,10 @@ def print_detail(detail: Mapping[str, Any], *, broken: Sequence[Violation] = ())
         line(f"recovered  {recovered}")
     hooks, found, spend = detail["hooks"], detail["discover"], detail["spend"]
     if hooks["uses"] or hooks["wakes"]:
-        line(f"hooks      {hooks['uses']} uses of sources counted, {hooks['wakes']} wake-ups answered")
+        uses, wakes = counted(hooks["uses"], "use"), counted(hooks["wakes"], "wake-up")
+        line(f"hooks      {uses} of sources counted, {wakes} answered")
     if found is not None:
-        line(f"sessions   {found['files']} files, {found['new']} new, {found['changed']} changed")
+        line(f"sessions   {counted(found['files'], 'file')}, {found['new']} new, {found['changed']} changed")
     if detail["extract"] is not None:
         for text in ExtractReport.from_detail(detail["extract"]).lines():
             line(f"extract    {text}")
@@ -112,7 +115,7 @@ def print_detail(detail: Mapping[str, Any], *, broken: Sequence[Violation] = ())
             line(f"summary    {text}")
     if spend is not None:
         line(
-            f"cost       {spend['requests']} model calls, {spend['input_tokens']:,} tokens in, "
+            f"cost       {counted(spend['requests'], 'model call')}, {counted(spend['input_tokens'], 'token')} in, "
             f"{spend['output_tokens']:,} out, money {cost_of(spend['money'] or 0.0, spend['unpriced'])}"
         )
     for notice in detail["notices"]:
@@ -125,16 +128,16 @@ def outcome_lines(plain: Mapping[str, Any], broken: Sequence[Violation] = ()) ->
         case "published":
             what = ", ".join(f"{count} {kind}" for kind, count in sorted(plain["changes"].items()))
             lines = [
-                f"version {plain['version']} published: {plain['bytes']:,} bytes from {plain['sources']} sources; "
-                f"{what or 'text unchanged'}",
-                f"{plain['requests']} requests, {plain['repairs']} repair rounds of the gate",
+                f"version {plain['version']} published: {counted(plain['bytes'], 'byte')} from "
+                f"{counted(plain['sources'], 'source')}; {what or 'text unchanged'}",
+                f"{counted(plain['requests'], 'request')}, {counted(plain['repairs'], 'repair round')} of the gate",
             ]
             if plain["left_out"]:
                 reasons = ", ".join(sorted({item["reason"] for item in plain["left_out"]}))
-                lines.append(f"{len(plain['left_out'])} sources left out ({reasons}); see slowwave sources")
+                lines.append(f"{counted(len(plain['left_out']), 'source')} left out ({reasons}); see slowwave sources")
             return lines
         case "unchanged":
-            return [f"unchanged: the same {plain['sources']} sources as last time, no model call"]
+            return [f"unchanged: the same {counted(plain['sources'], 'source')} as last time, no model call"]
         case "empty":
             return ["nothing to consolidate yet"]
         case "deferred":

@@ -23,6 +23,7 @@ from memory.llm.calls import ask_chat
 from memory.model import DIFF_NAME, MAX_SUMMARY_BYTES, SUMMARY_NAME, Violation
 from memory.progress import Step
 from memory.runtime import Runtime
+from memory.wording import counted
 from memory.workspace import Staging
 
 ELIDED = "[left out here to keep the conversation short: read the file again if you need it]"
@@ -95,7 +96,7 @@ async def work(
         rules = ", ".join(sorted({v.rule for v in verdict.violations}))
         session.transcript.append(f"request {session.requests}: gate found {rules}")
         runtime.progress(
-            Step("consolidate", f"gate found {len(verdict.violations)} violations, repair {session.repairs}")
+            Step("consolidate", f"gate found {counted(len(verdict.violations), 'violation')}, repair {session.repairs}")
         )
         session.messages.append(Message("user", _repair_message(verdict, text)))
 
@@ -115,12 +116,13 @@ async def _turn(
     if session.requests >= limits.max_requests:
         if verdict is not None:
             raise GateRejected(
-                f"The candidate still breaks {len(verdict.violations)} rules after {session.requests} requests.",
+                f"The candidate still breaks {counted(len(verdict.violations), 'rule')} after "
+                f"{counted(session.requests, 'request')}.",
                 violations=verdict.violations,
                 hint="The confirmed summary stays; `slowwave status` lists the rules.",
             )
         raise BudgetExceeded(
-            f"The consolidation used its {limits.max_requests} requests without finishing.",
+            f"The consolidation used its {counted(limits.max_requests, 'request')} without finishing.",
             budget="consolidate.max_requests",
             hint="The confirmed summary stays as it was.",
         )
@@ -184,7 +186,7 @@ def _break_loop(runtime: Runtime, session: Session, call: ToolCall) -> None:
     limit = runtime.settings.consolidate.same_error_limit
     if count >= limit:
         raise LoopDetected(
-            f"The consolidation agent repeated one failing tool call {count} times.",
+            f"The consolidation agent repeated one failing tool call {counted(count, 'time')}.",
             hint="The confirmed summary stays; try another model (model.consolidate_name).",
         )
 

@@ -28,6 +28,7 @@ from memory.model import DIFF_NAME, SUMMARY_NAME, LeftOut, Manifest
 from memory.progress import Step
 from memory.runtime import Runtime
 from memory.state import Lease, Ledger, Refused, VersionRow
+from memory.wording import counted
 from memory.workspace import Note, WorkspaceDiff
 
 HEARTBEATS = 3
@@ -264,7 +265,7 @@ async def _attempt(
     manifest = selection.manifest
     total = len(selection.chosen)
     changes = f"{len(diff.added)} new, {len(diff.changed)} changed, {len(manifest.removed)} removed"
-    runtime.progress(Step("consolidate", f"{total} sources: {changes}"))
+    runtime.progress(Step("consolidate", f"{counted(total, 'source')}: {changes}"))
     previous = _confirmed(runtime, last)
     secrets = runtime.redactor
     sources = _sources(selection)

@@ -15,6 +15,7 @@ from memory.model import RolloutId
 from memory.progress import Step
 from memory.runtime import Runtime
 from memory.state import RolloutRow
+from memory.wording import counted
 from rollouts.discover import choose
 from rollouts.eligibility import NO_PICKS, Picks, Selection, classify
 
@@ -133,7 +134,7 @@ class _Batch:
 async def _extract_all(runtime: Runtime, rows: Sequence[RolloutRow], window: int, each: Each) -> list[ExtractOutcome]:
     """At most `extract.concurrency` at once; a stop ends all of them within seconds [Z083]."""
     batch, kin, slots = _Batch(), Kin(runtime.store), asyncio.Semaphore(runtime.settings.extract.concurrency)
-    runtime.progress(Step("extract", f"{len(rows)} sessions", 0, len(rows)))
+    runtime.progress(Step("extract", counted(len(rows), "session"), 0, len(rows)))
 
     async def one(row: RolloutRow) -> ExtractOutcome:
         try:

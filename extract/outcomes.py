@@ -9,6 +9,7 @@ from typing import Any, ClassVar, assert_never
 
 from memory.clock import iso, parse_iso
 from memory.model import Outcome, Reason, RolloutId
+from memory.wording import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +118,11 @@ def sentence(outcome: ExtractOutcome) -> str:
     """One line for people, without content."""
     match outcome:
         case Kept():
-            extra = [f"{outcome.dropped} unproven lines left out"] if outcome.dropped else []
-            extra += [f"evidence halved {outcome.shrinks} times"] if outcome.shrinks else []
-            text = f"kept, {outcome.outcome.value}, {outcome.bullets} lines, {outcome.bytes:,} bytes"
+            extra = [f"{counted(outcome.dropped, 'unproven line')} left out"] if outcome.dropped else []
+            extra += [f"evidence halved {counted(outcome.shrinks, 'time')}"] if outcome.shrinks else []
+            text = (
+                f"kept, {outcome.outcome.value}, {counted(outcome.bullets, 'line')}, {counted(outcome.bytes, 'byte')}"
+            )
             return ", ".join([text, *extra])
         case NothingKept(external=True):
             return "left out: it used web or MCP content (rollouts.skip_external)"
@@ -138,7 +141,8 @@ def sentence(outcome: ExtractOutcome) -> str:
             until = f"; again from {iso(outcome.retry_at)}" if outcome.retry_at else ""
             return f"failed ({outcome.error}), attempt {outcome.attempt}: {outcome.message}{until}"
         case Exhausted():
-            return f"failed {outcome.attempts} times ({outcome.error}), waits until it goes on: {outcome.message}"
+            often = counted(outcome.attempts, "time")
+            return f"failed {often} ({outcome.error}), waits until it goes on: {outcome.message}"
         case Stopped():
             return f"stopped ({outcome.error}): {outcome.message}"
         case Cancelled():

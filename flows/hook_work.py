@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 from memory.progress import Step
 from memory.runtime import Runtime
+from memory.wording import counted
 from recall import snapshot, spool
 
 KEEP_DAYS = 30
@@ -38,7 +39,9 @@ def collect(runtime: Runtime, *, whole: bool) -> HookWork:
     wakes = len(snapshot.take_spool(home, "wake")) if whole else 0
     pruned = snapshot.prune(home, older_than=before.timestamp())
     if uses or wakes:
-        runtime.progress(Step("recover", f"hooks left {uses} uses of sources and {wakes} wake-ups"))
+        runtime.progress(
+            Step("recover", f"hooks left {counted(uses, 'use')} of sources and {counted(wakes, 'wake-up')}")
+        )
     return HookWork(uses, wakes, pruned)
 
 

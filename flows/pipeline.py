@@ -23,6 +23,7 @@ from memory.errors import SlowwaveError
 from memory.progress import Step
 from memory.runtime import Runtime, owner_is_gone
 from memory.state import Ledger, RolloutRow, Spend
+from memory.wording import counted
 from rollouts.discover import DiscoverReport, choose, discover
 from rollouts.eligibility import NO_PICKS, Picks
 
@@ -158,7 +159,9 @@ def recover(runtime: Runtime) -> tuple[str, ...]:
 def look_around(runtime: Runtime) -> DiscoverReport:
     """Discovery with its steps."""
     found = discover(runtime.settings, runtime.clock, runtime.store, progress=runtime.progress)
-    runtime.progress(Step("discover", f"{found.files} files, {found.new} new, {found.changed} changed", 1, 1))
+    runtime.progress(
+        Step("discover", f"{counted(found.files, 'file')}, {found.new} new, {found.changed} changed", 1, 1)
+    )
     return found
 
 

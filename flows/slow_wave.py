@@ -33,6 +33,7 @@ from memory.model import Host, RolloutId
 from memory.progress import Step
 from memory.runtime import Runtime, open_runtime
 from memory.settings import load
+from memory.wording import counted
 from rollouts.discover import DiscoverReport
 
 ARTIFACT_KEY = "slow-wave-outcome"
@@ -89,7 +90,7 @@ async def check() -> State[None]:
 
     async def work() -> State[None]:
         found = run.found = await asyncio.to_thread(pipeline.look_around, run.runtime)
-        return Completed(message=f"{found.files} files, {found.new} new, {found.changed} changed")
+        return Completed(message=f"{counted(found.files, 'file')}, {found.new} new, {found.changed} changed")
 
     return await run.guarded("check", work())
 
@@ -270,7 +271,7 @@ def rows(report: pipeline.RunReport) -> list[dict[str, str]]:
         table.append(_row("consolidate", "summary", done.code, consolidated_line(done)))
     if spend is not None:
         money = "unknown" if spend.unpriced and not spend.money else f"{spend.money:.4f}"
-        cost = f"{spend.input_tokens} tokens in, {spend.output_tokens} out, money {money}"
+        cost = f"{counted(spend.input_tokens, 'token')} in, {spend.output_tokens:,} out, money {money}"
         table.append(_row("cost", "model calls", str(spend.requests), cost))
     return table or [_row("check", "sessions", "nothing to do", "")]
 

@@ -11,6 +11,7 @@ from dataclasses import fields
 from functools import singledispatch
 from typing import Any
 
+from memory.wording import counted
 from recall import answers
 from recall.inject import MARK, safe
 
@@ -112,7 +113,7 @@ def _text(found: answers.Text) -> Iterable[str]:
     yield found.text
     if found.cut:
         following = f"; offset {found.next_offset} goes on" if found.next_offset is not None else ""
-        yield f"(cut: {found.total} characters in all{following})"
+        yield f"(cut: {counted(found.total, 'character')} in all{following})"
 
 
 @_lines.register

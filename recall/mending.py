@@ -19,6 +19,7 @@ from memory.settings import Settings
 from memory.state import OutputRow, Store, VersionRow, manifest_to_dict
 from memory.state.meta import GENERATION_FILE, new_generation_id, read_generation_file
 from memory.state.rebuild import Rebuilt, database_files, distrust, rebuild
+from memory.wording import counted
 from memory.workspace import Workspace
 from memory.workspace.layout import QUARANTINE
 from recall.surroundings import open_to_others
@@ -127,9 +128,10 @@ def _rebuild(settings: Settings, clock: Clock, quarantine: Quarantine) -> list[M
 
 def _told(made: Rebuilt, folder: Path) -> list[str]:
     salvaged = ", ".join(f"{count} {name}" for name, count in made.salvaged.items()) or "nothing"
+    outputs, versions = counted(made.outputs, "rollout summary", "rollout summaries"), counted(made.versions, "version")
     found = [
         f"the damaged database was set aside ({folder}) and built again from the files on disk:"
-        f" {made.outputs} rollout summaries, {made.versions} versions; still readable in it: {salvaged}",
+        f" {outputs}, {versions}; still readable in it: {salvaged}",
         "what was cleared or forgotten last may be unknown to it, so nothing that sessions hold up to now becomes"
         f" memory any more (watermark {made.watermark.isoformat(timespec='seconds')}); what they add later does",
     ]

@@ -11,6 +11,7 @@ from memory.clock import Clock
 from memory.model import Reason
 from memory.settings import Settings
 from memory.state import CeilingUse, Health, JobRow, Ledger, RunRow, Spend, Store
+from memory.wording import counted
 from memory.workspace import Workspace
 from recall import scope
 from recall.doctor import summary
@@ -148,7 +149,7 @@ def _deferred(run: RunRow) -> tuple[str, ...]:
         for one in extracted.get("outcomes", ())
         if one.get("code") == "deferred" and one.get("reason") in PAUSES
     )
-    lines = [f"{count} session{'s' if count > 1 else ''} ({text})" for text, count in reasons.items()]
+    lines = [f"{counted(count, 'session')} ({text})" for text, count in reasons.items()]
     if consolidated.get("code") == "deferred" and consolidated.get("reason") in PAUSES:
         until = f", not before {consolidated['until']}" if consolidated.get("until") else ""
         lines.append(f"the consolidation ({consolidated['reason']}: {consolidated['detail']}){until}")

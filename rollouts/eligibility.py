@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from memory.clock import iso
 from memory.model import Host, Reason, RolloutId, RolloutKind
 from memory.settings import ExtractSettings, RolloutSettings
+from memory.wording import counted
 
 if TYPE_CHECKING:
     from memory.state import JobRow, OutputRow, RolloutRow
@@ -292,7 +293,7 @@ def _by_work(
     code = f" ({job.error_code})" if job.error_code else ""
     detail = {
         Reason.CLAIMED: f"being extracted by {job.owner}",
-        Reason.EXHAUSTED: f"failed {job.attempts} times{code}; waits until the session goes on",
+        Reason.EXHAUSTED: f"failed {counted(job.attempts, 'time')}{code}; waits until the session goes on",
         Reason.BACKOFF: f"failed {job.attempts} of {extract.max_failures} times{code}; again from {iso(refused.until)}",
     }[reason]
     return Verdict(reason, detail, refused.until)

@@ -11,6 +11,7 @@ from memory.state.intents import IntentRow
 from memory.state.jobs import JobRow
 from memory.state.outputs import OutputRow
 from memory.state.versions import VersionRow
+from memory.wording import counted
 
 if TYPE_CHECKING:
     from memory.state.store import Store
@@ -57,11 +58,14 @@ def read_health(store: Store) -> Health:
     hollow = ended and not failed and not running and inputs == 0 and bool(missing)
     problems = []
     if hollow:
-        problems.append(f"The last consolidation ended well with 0 inputs although {len(missing)} outputs wait.")
+        waiting = counted(len(missing), "output waits", "outputs wait")
+        problems.append(f"The last consolidation ended well with 0 inputs although {waiting}.")
     if missing:
-        problems.append(f"{len(missing)} outputs not in the published set.")
+        problems.append(f"{counted(len(missing), 'output')} not in the published set.")
     if unfinished and not running:
-        problems.append(f"{len(unfinished)} steps were begun and not finished; the next run mends this.")
+        problems.append(
+            f"{counted(len(unfinished), 'step was', 'steps were')} begun and not finished; the next run mends this."
+        )
     if failed:
         problems.append(f"The last consolidation failed ({_code(job)}).")
     return Health(

@@ -55,7 +55,7 @@ def test_a_damaged_database_is_named_set_aside_and_rebuilt_from_the_files(desk: 
     (finding,) = desk.errors()
     assert (finding.check, finding.mend) == ("state", FIX)
     told = " ".join(one.did for one in desk.fix())
-    assert "2 rollout summaries, 1 versions" in told
+    assert "2 rollout summaries, 1 version;" in told
     assert "nothing that sessions hold up to now becomes memory" in told
     assert desk.errors() == []
     assert desk.summary.read_bytes() == before

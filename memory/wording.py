@@ -1,0 +1,8 @@
+"""Words that depend on a number."""
+
+from __future__ import annotations
+
+
+def counted(count: int, one: str, many: str = "") -> str:
+    """`1 session`, `12,000 sessions`; `many` where it is not `one` with an s."""
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
