@@ -22,7 +22,7 @@ import tomlkit
 from pydantic import ValidationError
 from tomlkit.exceptions import TOMLKitError
 
-from memory import locks
+from memory import locks, settings_lists
 from memory.errors import InputsChangedError, SettingsError
 from memory.settings import SECTIONS, Settings, explain, from_text
 
@@ -116,7 +116,7 @@ def _one(text: str, key: Key, value: object, path: Path) -> str:
     wanted = values(text, path)
     if not _put(wanted, key, value):
         return text
-    for made in (_line_added(text, key, value), _by_tomlkit(text, key, value)):
+    for made in (_list_edited(text, key, value), _line_added(text, key, value), _by_tomlkit(text, key, value)):
         if made is None:
             continue
         try:
@@ -153,6 +153,18 @@ def _put(data: dict[str, Any], key: Key, value: object) -> bool:
     return data != before
 
 
+def _list_edited(text: str, key: Key, value: object) -> str | None:
+    """A list that stands there already, entry by entry."""
+    try:
+        return settings_lists.edited(text, key, value) if isinstance(value, list) else None
+    except (TOMLKitError, KeyError, TypeError):
+        return None
+
+
+def _as_toml(value: object) -> str:
+    return settings_lists.written(value) if isinstance(value, list) else tomlkit.item(value).as_string()
+
+
 def _line_added(text: str, key: Key, value: object) -> str | None:
     """A new key as the first line of its section: a library would put it behind the comment that leads the next one."""
     if value is UNSET or isinstance(value, dict) or len(key) != 2:
@@ -162,15 +174,18 @@ def _line_added(text: str, key: Key, value: object) -> str | None:
     if len(found) != 1:
         return None
     end = found[0].end()
-    line = f"{key[1]} = {tomlkit.item(value).as_string()}\n"
+    line = f"{key[1]} = {_as_toml(value)}\n"
     if not found[0][1]:
         return f"{text}\n{line}"
     return text[:end] + line.replace("\n", found[0][1]) + text[end:]
 
 
 def _by_tomlkit(text: str, key: Key, value: object) -> str | None:
-    """A value in place of another one, a key taken out, a section that is not there yet."""
+    """A value in place of another one, a key taken out, a section that is not there yet. A list that would lose its
+    comments is left to be edited by hand."""
     try:
+        if isinstance(value, list) and settings_lists.holds_comments(text, key):
+            return None
         document = tomlkit.parse(text)
         place: Any = document
         for part in key[:-1]:
@@ -180,7 +195,7 @@ def _by_tomlkit(text: str, key: Key, value: object) -> str | None:
         if value is UNSET:
             del place[key[-1]]
         else:
-            place[key[-1]] = value
+            place[key[-1]] = tomlkit.value(settings_lists.written(value)) if isinstance(value, list) else value
         return tomlkit.dumps(document)
     except (TOMLKitError, KeyError, TypeError, ValueError):
         return None

@@ -108,6 +108,75 @@ def test_any_text_comes_back_as_it_was_given(text: str, where: tuple[str, str]) 
     assert "# about reading\n[extract]" in made
 
 
+LISTS = """\
+[rollouts]
+# where they lie
+generic_roots = [   # of mine
+  # first ones
+  "/a",  # work
+  # old
+  '/b',
+  "/c"  # last
+  # end
+]  # tail
+hosts = ["codex", "pi"] # some
+"""
+
+
+@pytest.mark.parametrize(
+    ("values", "lines"),
+    [
+        (
+            ["/a", "/b", "/c", "/d"],
+            ["# first ones", '"/a",  # work', "# old", "'/b',", '"/c",  # last', '"/d",', "# end"],
+        ),
+        (["/b", "/c"], ["# first ones", "# old", "'/b',", '"/c"  # last', "# end"]),
+        (
+            ["/a", "/x", "/b", "/c"],
+            ["# first ones", '"/a",  # work', "# old", '"/x",', "'/b',", '"/c"  # last', "# end"],
+        ),
+        (["/c", "/a"], ["# first ones", '"/c",  # last', '"/a",  # work', "# old", "# end"]),
+        ([r"^\w+$"], ["# first ones", r"'^\w+$',", "# old", "# end"]),
+        ([], ["# first ones", "# old", "# end"]),
+    ],
+)
+def test_a_list_is_changed_entry_by_entry_and_keeps_every_comment_of_what_stays(
+    values: list[str], lines: list[str]
+) -> None:
+    made = change(LISTS, {("rollouts", "generic_roots"): values})
+    head, tail = LISTS.split("  # first ones\n")[0], "]  # tail\n" + LISTS.split("]  # tail\n")[1]
+    assert made == head + "".join(f"  {line}\n" for line in lines) + tail
+
+
+def test_a_list_on_one_line_is_written_anew_and_what_stands_behind_it_stays() -> None:
+    made = change(LISTS, {("rollouts", "hosts"): ["codex"]})
+    assert made == LISTS.replace('["codex", "pi"] # some', '["codex"] # some')
+
+
+def test_a_list_that_is_not_there_yet_has_an_entry_on_each_line() -> None:
+    made = change(
+        TEXT, {("extract", "idle_hours"): 1, ("redact", "extra_patterns"): [r"\bA{3}", 'it"s'], ("mcp", "names"): ["a"]}
+    )
+    assert '[redact]\nextra_patterns = [\n    \'\\bA{3}\',\n    "it\\"s",\n]\n' in made
+    assert made.endswith('[mcp]\nnames = ["a"]\n')
+
+
+def test_a_list_with_comments_between_its_entries_of_one_line_is_left_to_its_owner() -> None:
+    text = '[mcp]\nnames = ["a", "b", # two\n  "c"]\n'
+    with pytest.raises(SettingsError, match="by hand"):
+        change(text, {("mcp", "names"): ["a"]})
+
+
+@given(
+    st.lists(st.sampled_from(["/a", "/b", "/c", "/d e", "/#f", "'", '"\\', "\x7f", "文"]), unique=True, max_size=6),
+    st.lists(st.sampled_from(["/a", "/b", "/c", "/d e", "/#f", "'", '"\\', "\x7f", "文"]), unique=True, max_size=6),
+)
+@settings(max_examples=60, deadline=None)
+def test_any_list_becomes_any_other(before: list[str], after: list[str]) -> None:
+    text = change("# top\n[mcp]\n", {("mcp", "names"): before})
+    assert tomllib.loads(change(text, {("mcp", "names"): after}))["mcp"].get("names", []) == after
+
+
 def test_a_bad_value_is_refused_with_its_name_and_nothing_is_written(tmp_path: Path) -> None:
     path = tmp_path / "config.toml"
     path.write_text(TEXT)
