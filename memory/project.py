@@ -47,14 +47,48 @@ def project_of(cwd: str | Path | None, *, remote: str | None = None) -> Project:
     if path is None or (recorded and not _exists(path)):
         return _remote(recorded, None) if recorded else UNKNOWN
     root, common = _git_root(path)
+    name = "" if root is None else _name(root, common)
     origin = (_origin(common) if common is not None else None) or recorded
     if origin:
         return _remote(origin, root)
-    if root is not None and common is not None and (first := _root_commit(common)):
-        home = common.parent if common.name == ".git" else root
-        return Project(_digest("commit", first), home.name, root)
-    real = root or _real(path)
-    return Project(_digest("path", str(real)), real.name or str(real), root)
+    if common is not None and (first := _root_commit(common)):
+        return Project(_digest("commit", first), name, root)
+    real = common.parent if common is not None and common.name == ".git" else root or _real(path)
+    return Project(_digest("path", str(real)), name or real.name or str(real), root)
+
+
+def common_dir(root: Path) -> Path | None:
+    """The git directory all work trees of a repository share, of the root of one of them; None where none is found."""
+    own = git_dir(root)
+    if own is None:
+        return root / ".git" if (root / ".git").is_dir() else None
+    common = _read(own / "commondir")
+    return (own / common.strip()).resolve() if common else own
+
+
+def git_dir(root: Path) -> Path | None:
+    """The folder that the `.git` file of a work tree names; None where that is no such file."""
+    text = _read(root / ".git")
+    if text is None or not text.startswith("gitdir:"):
+        return None
+    return (root / text.removeprefix("gitdir:").strip()).resolve()
+
+
+def main_tree(root: Path) -> Path | None:
+    """The main work tree of a linked one, which is where files lie that are not checked in; None for any other folder.
+
+    A folder that only says that it is a work tree is none: the repository has to know it.
+    """
+    dot = root / ".git"
+    try:
+        own = git_dir(root)
+        known = _read(own / "gitdir") if own is not None else None
+        if own is None or known is None or (own / known.strip()).resolve() != dot.resolve():
+            return None
+        common = common_dir(root)
+        return common.parent if common is not None and common.name == ".git" else None
+    except (OSError, RuntimeError, ValueError):
+        return None
 
 
 def here() -> Path:
@@ -96,6 +130,15 @@ def _digest(kind: str, value: str) -> str:
     return hashlib.sha256(f"{kind}\0{value}".encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
 
+def _name(root: Path, common: Path | None) -> str:
+    """What a repository is called in all its work trees: as the folder of the main one, or as the bare repository."""
+    if common is None or git_dir(root) in (None, common):
+        return root.name
+    if common.name.startswith("."):  # `.git`, or a `.bare` the work trees lie beside
+        return common.parent.name
+    return common.name.removesuffix(".git")
+
+
 def _real(path: Path) -> Path:
     try:
         return path.resolve()
@@ -119,20 +162,10 @@ def _git_root(path: Path) -> tuple[Path | None, Path | None]:
             if dot.is_dir() and os.path.lexists(dot / "HEAD"):
                 return folder, dot
             if dot.is_file():
-                return folder, _common_dir(folder, dot)
+                return folder, common_dir(folder)
         except OSError:
             return None, None
     return None, None
-
-
-def _common_dir(folder: Path, dot: Path) -> Path | None:
-    """A worktree's `.git` file -> the main repository's git directory."""
-    text = _read(dot)
-    if text is None or not text.startswith("gitdir:"):
-        return None
-    git_dir = (folder / text.removeprefix("gitdir:").strip()).resolve()
-    common = _read(git_dir / "commondir")
-    return (git_dir / common.strip()).resolve() if common else git_dir
 
 
 def _origin(common: Path) -> str | None:

@@ -253,7 +253,8 @@ def _uncontradicted(lines: list[Line], told: instructions.Rules) -> tuple[list[L
 
 
 def _depends(request: Request, generation: str, both: Short, orders: list[str]) -> list[str]:
-    found = [path for path in (both.user.path, both.project.path) if path]
+    own = short.own_path(request.root) if both.project.path else ""
+    found = [path for path in (both.user.path, both.project.path, own) if path]
     if SUMMARY in request.parts:
         found.append(os.path.join(request.home, scope.GENERATION_FILE))
         if generation:

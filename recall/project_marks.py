@@ -29,7 +29,7 @@ def project_at(cwd: str) -> dict[str, str]:
 def project_marks(project: dict[str, str], mark_of: Callable[[str], object]) -> list[list[Any]] | None:
     """What tells that a folder still belongs to the project it was found to belong to, without asking again.
 
-    None where only asking tells: a work tree, whose settings lie elsewhere.
+    None where only asking tells.
     """
     folder, root = project["cwd"], project["root"]
     if not folder:
@@ -39,16 +39,25 @@ def project_marks(project: dict[str, str], mark_of: Callable[[str], object]) -> 
         path = os.path.join(folder, ".git")
         mark = mark_of(path)
         marks.append([path, mark])
-        if mark == "folder":
-            files = _files(path) if folder == root else None
-            return None if files is None else [*marks, *([file, mark_of(file)] for file in files)]
         if mark is not None:
-            return None
+            files = None if folder != root else _files(path) if mark == "folder" else _linked(folder)
+            return None if files is None else [*marks, *([file, mark_of(file)] for file in files)]
         above = os.path.dirname(folder)
         if above == folder:
             return marks
         folder = above
     return None
+
+
+def _linked(root: str) -> list[str] | None:
+    """The files a linked work tree's project follows from: what leads to the repository's folder, and those in it."""
+    from pathlib import Path
+
+    from memory.project import common_dir, git_dir
+
+    own, common = git_dir(Path(root)), common_dir(Path(root))
+    files = _files(str(common)) if common is not None else None
+    return None if files is None or own is None else [str(own / "commondir"), *files]
 
 
 def _files(git: str) -> list[str] | None:

@@ -95,7 +95,23 @@ def user_path(home: str) -> str:
 
 
 def project_path(root: str) -> str:
-    """A project's file; `root` is its checkout, or the folder itself outside of any repository."""
+    """A project's file; `root` is its checkout, or the folder itself outside of any repository.
+
+    A linked work tree that has none of its own, since it is not checked in, takes that of the main one [M85].
+    """
+    own = own_path(root)
+    if os.path.lexists(own) or not os.path.isfile(os.path.join(root, ".git")):
+        return own
+    from pathlib import Path
+
+    from memory.project import main_tree
+
+    main = main_tree(Path(root))
+    return own if main is None else own_path(str(main))
+
+
+def own_path(root: str) -> str:
+    """Where a folder's own file lies, or would."""
     return os.path.join(root, *PROJECT_PATH)
 
 

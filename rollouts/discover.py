@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -28,12 +27,12 @@ from memory.clock import Clock
 from memory.errors import SlowwaveError
 from memory.model import Host, Reason, RolloutId, RolloutKind
 from memory.progress import Progress, Step, silent
-from memory.project import UNKNOWN, Project, project_of
 from memory.settings import Settings
 from memory.state import RolloutRow, Store
 from memory.state.schema import path_from, path_text
 from rollouts.adapters import ADAPTERS, Peek
 from rollouts.eligibility import NO_PICKS, OWN, Picks, Selection, judge, select
+from rollouts.places import Places
 from rollouts.walk import Found, Mark, Walk, roots_of, walk
 
 BATCH = 1_000
@@ -50,9 +49,6 @@ ONE_BY_ONE = 64
 
 _ORDINARY = frozenset({RolloutKind.INTERACTIVE, RolloutKind.EXEC})
 _ONE_BAD_FILE = (SlowwaveError, OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
-_PLUGIN_FOLDERS = re.compile(
-    r"[/\\]\.(?:claude|codex|pi)[/\\](?:[^/\\]+[/\\])?(?:plugins|extensions|packages)(?:[/\\]|$)"
-)
 _SETTLED = frozenset(
     {
         Reason.UP_TO_DATE,
@@ -186,7 +182,7 @@ class _Pass:
         self._now = clock.now()
         self._watermark = store.clear_watermark
         self._tombstones = store.tombstones.all()
-        self._places = _Places(settings)
+        self._places = Places(settings, store)
         self._gone = {mark[4]: mark for mark in found.unseen}
         self._path_of: dict[str, str] = {}
         self._name_at: dict[str, str] = {}
@@ -394,68 +390,15 @@ class _Pass:
             self._store.rollouts.upsert_many(rows[start : start + BATCH])
 
 
-class _Places:
-    """Working folders: whose project they are, and whether they are our own. Asked once for each."""
-
-    def __init__(self, settings: Settings) -> None:
-        home = settings.home
-        user = settings.host_environment.get("HOME")
-        inside = home / "generations" if user and Path(user).is_relative_to(home) else home
-        self._own = {str(inside), os.path.realpath(inside)}
-        self._inbox = {str(home / "rollouts"), os.path.realpath(home / "rollouts")}
-        self._known: dict[tuple[str | None, str | None], Project] = {}
-        self._judged: dict[str, bool] = {}
-        self._folders: dict[str, bool] = {}
-
-    def project(self, cwd: str | None, remote: str | None) -> Project:
-        """The project of a working folder; folders of plugins are none [O14]."""
-        key = (cwd, remote)
-        project = self._known.get(key)
-        if project is None:
-            foreign = cwd is not None and _PLUGIN_FOLDERS.search(cwd) is not None
-            try:
-                project = UNKNOWN if foreign else project_of(cwd, remote=remote)
-            except (OSError, ValueError):
-                project = UNKNOWN
-            self._known[key] = project
-        return project
-
-    def own(self, path: str, cwd: str | None) -> str:
-        """Which gate says that the session is ours; "" for none."""
-        if cwd is not None:
-            ours = self._judged.get(cwd)
-            if ours is None:
-                ours = self._judged[cwd] = _inside(cwd, self._own) or _inside(_real(cwd), self._own)
-            if ours:
-                return "its working folder lies in slowwave's data folder"
-        folder = path.rpartition(os.sep)[0]
-        ours = self._folders.get(folder)
-        if ours is None:
-            ours = self._folders[folder] = _inside(folder, self._own) and not _inside(folder, self._inbox)
-        return "its file lies in slowwave's data folder" if ours else ""
-
-
 def _key(path: Path) -> str:
     """A path as the state stores it."""
     text = str(path)
     return text if text.isascii() else path_text(text)
 
 
-def _real(path: str) -> str:
-    try:
-        return os.path.realpath(path)
-    except (OSError, ValueError):
-        return path
-
-
 def _stands_in(name: str) -> bool:
     """Whether an id was made up for a file that is no session, or not the session's first file."""
     return DUPLICATE_MARK in name or name.partition(":")[2].startswith(STAND_IN)
-
-
-def _inside(path: str, folders: Collection[str]) -> bool:
-    text = os.path.normpath(path)
-    return any(text == folder or text.startswith(folder + os.sep) for folder in folders)
 
 
 def _rank(row: RolloutRow) -> tuple[bool, datetime, bool, int, str]:

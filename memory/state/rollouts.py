@@ -179,6 +179,16 @@ class Rollouts(Aggregate):
             found = connection.execute(chosen.order_by(latest.is_(None), latest.desc(), c.cwd).limit(limit))
             return [row[0] for row in found]
 
+    def projects_by_folder(self, tx: Tx | None = None) -> dict[str, set[tuple[str, str]]]:
+        """Working folder -> the projects (id and name) its rollouts were found to belong to."""
+        c = rollouts.c
+        found: dict[str, set[tuple[str, str]]] = {}
+        with self._db.read(tx) as connection:
+            query = select(c.cwd, c.project, c.project_name).where(c.cwd.is_not(None)).distinct()
+            for cwd, project, name in connection.execute(query):
+                found.setdefault(cwd, set()).add((project, name))
+        return found
+
     def delete(self, ids: Iterable[RolloutId], tx: Tx | None = None) -> None:
         """Removes rows; an unknown id is no error."""
         values = [{"row_id": str(rollout)} for rollout in ids]

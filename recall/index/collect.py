@@ -245,6 +245,8 @@ def _short(home: Path, folders: Mapping[str, str], found: Collected) -> Iterator
         project: Project = project_of(folder)
         if project.root is not None:
             places.setdefault(short.project_path(str(project.root)), _sight(project.id))
+            own = short.own_path(str(project.root))
+            found.watched[own] = fresh.status(own)
             found.projects.setdefault(project.id, project.name)
     seen: set[tuple[int, int]] = set()
     for path, shown in places.items():

@@ -49,6 +49,20 @@ def test_what_is_remembered_is_listed_with_its_scope(slowwave: Slowwave, home: P
     assert entries(slowwave)[0][2] == "New tests use Jest."
 
 
+@pytest.mark.fault("M85")
+def test_what_is_remembered_in_a_linked_work_tree_outlives_it(
+    slowwave: Slowwave, checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git = ["git", "-C", str(checkout), "-c", "user.name=a", "-c", "user.email=a@b.c"]
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "one"], check=True)
+    subprocess.run([*git, "worktree", "add", "-q", "--detach", str(tmp_path / "tree")], check=True)
+    monkeypatch.chdir(tmp_path / "tree")
+    assert slowwave("remember", "--project", "Ports begin at 4000.", "--id", "ports").code == 0
+    assert list((tmp_path / "tree").iterdir()) == [tmp_path / "tree" / ".git"]
+    monkeypatch.chdir(checkout)
+    assert entries(slowwave) == [("project", "ports", "Ports begin at 4000.")]
+
+
 @pytest.mark.req("Z056")
 @pytest.mark.fault("X30", "X35")
 def test_a_note_is_pinned_redacted_and_bound_to_the_project_it_was_said_in(

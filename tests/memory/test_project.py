@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory.gitroot import _walk, root_commit
-from memory.project import UNKNOWN, normalise_remote, project_of
+from memory.project import UNKNOWN, main_tree, normalise_remote, project_of
 
 Git = Callable[..., str]
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
@@ -125,6 +125,49 @@ def test_a_repository_without_a_remote_keeps_its_identity_when_moved_or_cloned(g
     main.rename(tmp_path / "renamed")
     assert project_of(tmp_path / "renamed").id == before.id
     assert project_of(repository(git, tmp_path / "other")).id != before.id
+
+
+@needs_git
+@pytest.mark.fault("X28", "M85")
+def test_work_trees_are_called_as_the_repository_whatever_its_main_folder_is(git: Git, tmp_path: Path) -> None:
+    main = repository(git, tmp_path / "shop")
+    git(main, "worktree", "add", "-q", "--detach", str(main / ".claude" / "worktrees" / "busy-otter"))
+    git(tmp_path, "clone", "-q", "--bare", "shop", "shop.git")
+    git(tmp_path, "clone", "-q", "--bare", "shop", "beside/.bare")
+    for bare, tree in (("shop.git", "wt1"), ("shop.git", "wt2"), ("beside/.bare", "beside/main")):
+        git(tmp_path / bare, "worktree", "add", "-q", "--detach", str(tmp_path / tree))
+        git(tmp_path / bare, "config", "--remove-section", "remote.origin") if tree != "wt2" else None
+    folders = [main, main / ".claude" / "worktrees" / "busy-otter", *(tmp_path / name for name in ("wt1", "wt2"))]
+    assert {project_of(folder)[:2] for folder in folders} == {(project_of(main).id, "shop")}
+    assert project_of(tmp_path / "beside" / "main")[:2] == (project_of(main).id, "beside")
+
+
+@needs_git
+@pytest.mark.fault("M85")
+def test_a_work_tree_of_a_repository_without_a_commit_is_its_project(git: Git, tmp_path: Path) -> None:
+    main = repository(git, tmp_path / "new", commits=0)
+    place = main / ".git" / "worktrees" / "wt"
+    place.mkdir(parents=True)
+    (place / "commondir").write_text("../..\n")
+    (place / "gitdir").write_text(f"{tmp_path / 'wt' / '.git'}\n")
+    (tmp_path / "wt").mkdir()
+    (tmp_path / "wt" / ".git").write_text("gitdir: ../new/.git/worktrees/wt\n")  # as git writes it when asked to
+    assert project_of(tmp_path / "wt")[:2] == project_of(main)[:2]
+    assert main_tree(tmp_path / "wt") == main
+
+
+@needs_git
+def test_the_main_tree_is_that_of_a_linked_one_the_repository_knows(git: Git, tmp_path: Path) -> None:
+    main = repository(git, tmp_path / "shop")
+    git(main, "worktree", "add", "-q", "--detach", str(tmp_path / "wt"))
+    git(tmp_path, "clone", "-q", "--bare", "shop", "shop.git")
+    git(tmp_path / "shop.git", "worktree", "add", "-q", "--detach", str(tmp_path / "of bare"))
+    (tmp_path / "claims").mkdir()
+    (tmp_path / "claims" / ".git").write_text(f"gitdir: {main}/.git/worktrees/wt\n")
+    (tmp_path / "link").symlink_to(tmp_path / "wt")
+    assert main_tree(tmp_path / "wt") == main_tree(tmp_path / "link") == main
+    others = (main, main / ".git", tmp_path / "of bare", tmp_path / "claims", tmp_path, tmp_path / "gone")
+    assert [main_tree(folder) for folder in others] == [None] * len(others)
 
 
 @needs_git

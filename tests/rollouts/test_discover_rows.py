@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from datetime import timedelta
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import strategies as st
 
 from memory.model import Reason, RolloutKind
+from recall.project_marks import project_at
 from rollouts.discover import choose, discover
 from rollouts.eligibility import Picks
 from tests.rollouts.machine import IDLE, Machine, append, opened, pack
@@ -294,3 +296,58 @@ def test_a_folder_of_a_plugin_is_no_project(machine: Machine) -> None:
     machine.pi_session("p3", cwd=str(machine.user / "plugins" / "app"))
     machine.look()
     assert [machine.row(f"pi:p{number}").project_name for number in (1, 2, 3)] == ["unknown", "unknown", "app"]
+
+
+# -- work trees --------------------------------------------------------------------------------------------
+
+
+def _trees(folder: Path, *names: str) -> list[Path]:
+    """A repository without a remote and linked work trees beside it."""
+    git = ["git", "-C", str(folder / "shop"), "-c", "user.name=a", "-c", "user.email=a@b.c"]
+    subprocess.run(["git", "init", "-q", str(folder / "shop")], check=True)
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", str(folder)], check=True)
+    for name in names:
+        subprocess.run([*git, "worktree", "add", "-q", "--detach", str(folder / name)], check=True)
+    return [folder / "shop", *(folder / name for name in names)]
+
+
+@pytest.mark.fault("M85", "X28")
+def test_sessions_of_every_work_tree_belong_to_one_project_as_the_hook_has_it(machine: Machine, tmp_path: Path) -> None:
+    trees = _trees(tmp_path, "wt1", "wt2")
+    for number, tree in enumerate(trees):
+        machine.pi_session(f"p{number}", cwd=str(tree))
+    machine.look()
+    rows = machine.store.rollouts.all()
+    assert {(row.project, row.project_name) for row in rows} == {(project_at(str(trees[1]))["id"], "shop")}
+    assert len(rows) == 3
+
+
+@pytest.mark.fault("M85")
+def test_a_session_stays_with_its_project_when_its_work_tree_is_removed(machine: Machine, tmp_path: Path) -> None:
+    _, tree, never = _trees(tmp_path, "wt1", "wt2")
+    first = machine.pi_session("p1", cwd=str(tree))
+    machine.look()
+    before = machine.row("pi:p1").project
+    shutil.rmtree(tree)
+    shutil.rmtree(never)
+    append(first, {"type": "custom", "customType": "x", "data": {}})
+    machine.pi_session("p2", cwd=str(tree))
+    machine.pi_session("p3", cwd=str(never))
+    machine.look()
+    assert [machine.row(name).project for name in ("pi:p1", "pi:p2")] == [before, before]
+    assert machine.row("pi:p3").project != before, "nobody ever saw whose it was"
+
+
+@pytest.mark.fault("M87")
+def test_a_folder_that_is_gone_and_held_several_projects_is_none_of_them(machine: Machine, tmp_path: Path) -> None:
+    _, tree = _trees(tmp_path, "wt1")
+    machine.pi_session("p1", cwd=str(tree))
+    machine.look()
+    shutil.rmtree(tree)
+    _trees(tmp_path / "other", "wt1")[1].rename(tree)
+    machine.pi_session("p2", cwd=str(tree))
+    machine.look()
+    shutil.rmtree(tree)
+    machine.pi_session("p3", cwd=str(tree))
+    machine.look()
+    assert len({machine.row(f"pi:p{number}").project for number in (1, 2, 3)}) == 3
