@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import SecretStr
 
 from memory import models, settings_file
 from memory.errors import SettingsError, UsageError
-from memory.settings import SECTIONS, Settings
+from memory.model import Host
+from memory.redact import Redactor
+from memory.settings import SECTIONS, RedactSettings, Settings
 from memory.settings_file import UNSET, Key
 
-Kind = Literal["choice", "switch", "number", "whole", "text", "secret", "limit", "whole_limit"]
+Kind = Literal["choice", "switch", "number", "whole", "text", "secret", "limit", "whole_limit", "lines", "set"]
+"""`lines` is a list with an entry on each line of a field, `set` some of the choices."""
+HOSTS = tuple(host.value for host in Host)
 Origin = Literal["environment", "file", "default"]
 
 
@@ -30,15 +35,17 @@ class Option:
     def name(self) -> str:
         return f"{self.section}.{self.key}"
 
-    def shown(self, text: str) -> str:
-        """As a field shows the text of a value: long numbers in groups of three."""
-        return f"{int(text):,}" if self.kind == "whole_limit" and text.isdecimal() else text
+    def shown(self, value: Value) -> str:
+        """As a field shows a value: long numbers in groups of three, an entry of a list on each line."""
+        if self.kind in {"lines", "set"}:
+            return "\n".join(value.entries)
+        return f"{int(value.text):,}" if self.kind == "whole_limit" and value.text.isdecimal() else value.text
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
     """A setting as it holds now. `text` is what its field shows: never a secret, of which `is_set` tells alone.
-    `variable` is what in the environment stands above the file."""
+    `variable` is what in the environment stands above the file, `entries` are those of a list."""
 
     name: str
     text: str
@@ -47,6 +54,7 @@ class Value:
     default: str
     secret: bool
     variable: str = ""
+    entries: tuple[str, ...] = ()
 
 
 def _many(section: str, kind: Kind, keys: str) -> tuple[Option, ...]:
@@ -75,6 +83,11 @@ GROUPS: dict[str, tuple[Option, ...]] = {
         *_many("consolidate", "number", "unused_days cooldown_minutes"),
         *_many("consolidate", "whole", "max_requests versions"),
     ),
+    "sessions": (
+        Option("rollouts", "hosts", "set", HOSTS),
+        *_many("rollouts", "lines", "codex_roots claude_roots pi_roots generic_roots"),
+        *_many("rollouts", "switch", "exec_sessions skip_external"),
+    ),
     "schedule": (
         Option("schedule", "enabled", "switch"),
         Option("schedule", "every_minutes", "number"),
@@ -88,6 +101,14 @@ GROUPS: dict[str, tuple[Option, ...]] = {
         *_many("budget", "limit", "day_money"),
         *_many("budget", "whole_limit", "project_day_requests project_day_tokens"),
         *_many("budget", "limit", "project_day_money"),
+    ),
+    "redact": (
+        Option("redact", "entropy", "switch"),
+        *_many("redact", "lines", "extra_patterns allow_patterns"),
+    ),
+    "names": (
+        Option("service", "names", "lines"),
+        Option("mcp", "names", "lines"),
     ),
 }
 OPTIONS = {option.name: option for group in GROUPS.values() for option in group}
@@ -121,7 +142,14 @@ class Known:
         # An address may carry a password or a key.
         secret = isinstance(now, SecretStr) or (key.endswith("url") and any(sign in str(now) for sign in "@?"))
         told = "" if secret else text_of(now)
-        return Value(name, told, now not in (None, "", SecretStr("")), origin, text_of(default), secret, variable)
+        is_set = now not in (None, "", SecretStr(""))
+        entries = self._entries(section, key, origin) or tuple(map(str, now)) if isinstance(now, tuple) else ()
+        return Value(name, told, is_set, origin, text_of(default), secret, variable, entries)
+
+    def _entries(self, section: str, key: str, origin: Origin) -> tuple[str, ...]:
+        """A list as it stands in the file: `~` is not written out by looking at it."""
+        written = self.data[section].get(key) if origin == "file" else None
+        return tuple(map(str, written)) if isinstance(written, list) else ()
 
     def every(self) -> list[Value]:
         """All there are, in order."""
@@ -177,7 +205,7 @@ def asked(found: Known, group: str, fields: Mapping[str, str]) -> dict[Key, obje
         now = found.value(option.section, option.key)
         if now.origin == "environment" or option.name not in fields:
             continue
-        text = fields[option.name].strip()
+        text = sent(option, fields)
         if option.kind == "secret" or now.secret:
             if fields.get(f"{option.name}.remove"):
                 changes[(option.section, option.key)] = UNSET
@@ -186,9 +214,41 @@ def asked(found: Known, group: str, fields: Mapping[str, str]) -> dict[Key, obje
         elif option.kind == "switch":
             if (text == "yes") != (now.text == "yes"):
                 changes[(option.section, option.key)] = text == "yes"
-        elif text not in (now.text, option.shown(now.text)):
+        elif text not in (now.text, option.shown(now)):
             changes[(option.section, option.key)] = _parsed(option, text, now)
     return changes
+
+
+def sent(option: Option, fields: Mapping[str, str]) -> str:
+    """What a form says of an option; of a set each choice has a box of its own."""
+    if option.kind == "set":
+        return "\n".join(one for one in option.choices if fields.get(f"{option.name}.{one}"))
+    return fields.get(option.name, "").strip()
+
+
+def complaint(found: Known, name: str, text: str) -> str:
+    """What is wrong about a value while it is being typed; empty where it could be written.
+
+    Raises UsageError for a setting that has no field.
+    """
+    option = OPTIONS.get(name)
+    if option is None or option.kind in {"secret", "set"}:
+        raise UsageError(f"{name[:80]} has no field that could be checked.", hint="")
+    now = found.value(option.section, option.key)
+    path = found.settings.config_file
+    try:
+        value = _parsed(option, text.strip(), now)
+        _check(found, settings_file.edited(found.text, {(option.section, option.key): value}, path))
+    except (SettingsError, UsageError) as error:
+        return error.message
+    return ""
+
+
+def missing_folders(name: str, text: str) -> list[str]:
+    """Folders a list of roots names that are not there: they may come, so this is no fault."""
+    if not name.endswith("_roots"):
+        return []
+    return [one for one in _entries(text) if not Path(one).expanduser().is_dir()]
 
 
 def typed(name: str, value: object, found: Known) -> tuple[Key, object]:
@@ -211,9 +271,17 @@ def apply(found: Known, changes: Mapping[Key, object], *, mark: str) -> bool:
         return False
     path = found.settings.config_file
     after = settings_file.edited(found.text, changes, path)
-    settings_file.check(after, path)
-    _check_model(found, after)
+    _check(found, after)
     return settings_file.write(path, changes, expect=mark)
+
+
+def _check(found: Known, after: str) -> None:
+    """Whether a text would do as the file. Raises SettingsError."""
+    path = found.settings.config_file
+    settings_file.check(after, path)
+    rules = settings_file.values(after, path).get("redact", {})
+    Redactor(RedactSettings(**rules), quick=True)  # patterns are compiled
+    _check_model(found, after)
 
 
 def _check_model(found: Known, after: str) -> None:
@@ -236,6 +304,8 @@ def _check_model(found: Known, after: str) -> None:
 
 def _parsed(option: Option, text: str, now: Value) -> object:
     """The value a field's text stands for; an empty one is the default, or no limit."""
+    if option.kind in {"lines", "set"}:
+        return _entries(text) or (UNSET if option.kind == "lines" else [])
     if not text:
         return "none" if option.kind in {"limit", "whole_limit"} and now.default else UNSET
     if option.kind in {"text", "choice"}:
@@ -249,6 +319,11 @@ def _parsed(option: Option, text: str, now: Value) -> object:
     if option.kind in {"whole", "whole_limit"}:
         raise UsageError(f"{option.name}: {text[:40]!r} is no whole number.", hint="Nothing was written.")
     return number
+
+
+def _entries(text: str) -> list[str]:
+    """An entry for each line, once."""
+    return list(dict.fromkeys(line.strip() for line in text.splitlines() if line.strip()))
 
 
 def price(fields: Mapping[str, str]) -> tuple[Key, object]:

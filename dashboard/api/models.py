@@ -22,6 +22,13 @@ class Problem(Answer):
     hint: str = ""
 
 
+class Check(Answer):
+    """Whether a text could be saved, and a sentence about it."""
+
+    ok: bool
+    says: str
+
+
 class Session(Answer):
     """The CSRF token of this client: send it back as `X-CSRF-Token`, with the cookie that came along."""
 

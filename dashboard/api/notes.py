@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from dashboard import keeping
 from dashboard.api import CHANGING
-from dashboard.api.models import Answer
+from dashboard.api.models import Answer, Check
 from dashboard.desk import AnyLook
 from dashboard.shown import plain
 from memory.errors import UnknownReference
@@ -108,13 +108,6 @@ class Entries(Answer):
 
     entries: list[TopicEntry]
     problems: list[str]
-
-
-class Check(Answer):
-    """Whether a text could be saved, and a sentence about it."""
-
-    ok: bool
-    says: str
 
 
 class Entry(Answer):

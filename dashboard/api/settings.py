@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from dashboard import options
 from dashboard.api import CHANGING
-from dashboard.api.models import Answer
+from dashboard.api.models import Answer, Check
 from dashboard.desk import AnyLook, AnyVisitor
 from dashboard.doctoring import mend
 from dashboard.pages.settings import host_state
@@ -25,7 +25,7 @@ HostName = Annotated[str, Path(pattern=r"^[a-z]{1,20}$")]
 
 class Setting(Answer):
     """A setting as it holds. `origin` is `environment`, `file` or `default`; a secret's `text` is empty and `is_set`
-    tells alone; `variable` is what stands above the file."""
+    tells alone; `variable` is what stands above the file; `entries` are those of a list."""
 
     name: str
     text: str
@@ -35,6 +35,7 @@ class Setting(Answer):
     secret: bool
     variable: str
     editable: bool
+    entries: list[str]
 
 
 class AllSettings(Answer):
@@ -52,7 +53,16 @@ class Change(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     mark: str = Field(max_length=64)
-    values: dict[str, bool | int | float | str | None] = Field(max_length=60)
+    values: dict[str, bool | int | float | str | list[str] | None] = Field(max_length=60)
+
+
+class ValueToCheck(BaseModel):
+    """A setting's name and what is typed into its field; an entry on each line for a list."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str = Field(max_length=80)
+    text: str = Field(max_length=20_000)
 
 
 class Changed(Answer):
@@ -150,6 +160,7 @@ def read_settings(visitor: AnyVisitor) -> AllSettings:
                 secret=one.secret,
                 variable=one.variable,
                 editable=one.name in options.OPTIONS and one.origin != "environment",
+                entries=[plain(entry, visitor.redactor) for entry in one.entries],
             )
             for one in found.every()
         ],
@@ -162,6 +173,18 @@ def change_settings(visitor: AnyVisitor, change: Change) -> Changed:
     found = options.known(visitor.desk.load())
     changes = dict(options.typed(name, value, found) for name, value in change.values.items())
     return Changed(changed=options.apply(found, changes, mark=change.mark))
+
+
+@router.post("/checks/setting", tags=["checks"], dependencies=CHANGING)
+def check_setting(visitor: AnyVisitor, value: ValueToCheck) -> Check:
+    """Whether a value could be written; the other settings as they are."""
+    complaint = options.complaint(options.known(visitor.desk.load()), value.name, value.text)
+    if complaint:
+        return Check(ok=False, says=plain(complaint, visitor.redactor))
+    missing = options.missing_folders(value.name, value.text)
+    if missing:
+        return Check(ok=True, says=visitor.told("settings.no_folder", paths=", ".join(missing)))
+    return Check(ok=True, says="")
 
 
 @router.post("/settings/test-model/{role}", dependencies=CHANGING)

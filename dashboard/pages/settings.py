@@ -28,7 +28,7 @@ from memory.errors import (
 from recall.doctor import diagnose
 
 router = APIRouter()
-Group = Annotated[Literal["memory", "model", "windows", "schedule", "budget"], Path()]
+Group = Annotated[Literal["memory", "model", "windows", "sessions", "schedule", "budget", "redact", "names"], Path()]
 HostName = Annotated[str, Path(pattern=r"^[a-z]{1,20}$")]
 NAMES = {"codex": "Codex CLI", "claude": "Claude Code", "pi": "Pi"}
 REFUSED = (SettingsError, UsageError, InputsChangedError, StateBusyError)
@@ -52,7 +52,8 @@ def save(visitor: AnyVisitor, group: Group, form: Form) -> Response:
     if not changed:
         return _to_group(visitor, group, "settings.nothing_changed")
     names = ", ".join(".".join(key) for key in changes)
-    return _to_group(visitor, group, "settings.saved", names=names)
+    said = "settings.saved_start" if group == "names" else "settings.saved"
+    return _to_group(visitor, group, said, names=names)
 
 
 @router.post("/settings/prices")
@@ -199,6 +200,7 @@ def _page(
         prices_from=found.value("budget", "prices"),
         failed=group,
         typed=fields or {},
+        sent=options.sent,
         error=str(error) if error is not None else "",
     )
 

@@ -34,7 +34,8 @@ for (const form of document.querySelectorAll("form[data-live]")) {
   });
 }
 
-/* A field with [data-check="/api/..."] is checked as one types: its form's fields are sent, the answer is shown. */
+/* A field with [data-check="/api/..."] is checked as one types: its form's fields are sent, the answer is
+   shown. With [data-check-one] it alone is. */
 for (const field of document.querySelectorAll("[data-check]")) {
   let timer = 0;
   let asked = 0;
@@ -42,7 +43,8 @@ for (const field of document.querySelectorAll("[data-check]")) {
   const check = async () => {
     const mine = ++asked;
     const values = {};
-    for (const [name, value] of new FormData(field.form)) {
+    if ("checkOne" in field.dataset) Object.assign(values, { name: field.name, text: field.value });
+    else for (const [name, value] of new FormData(field.form)) {
       if (name !== "csrf") values[name] = value;
     }
     const response = await fetch(field.dataset.check, {

@@ -35,19 +35,29 @@ def test_a_count_stands_with_the_word_that_goes_with_it(n: int, said: str, monke
     assert i18n.translate("en", "x", n=n) == said
 
 
+MANY = (
+    "bytes calls changes characters days entries events files histories lines notes ones requests rounds sessions"
+    " sources summaries tokens uses versions wake-ups"
+).split()
+
+
 def test_no_text_speaks_of_one_thing_as_of_many() -> None:
     for key, texts in i18n.catalog().items():
-        fields = {name: 1 for _, name, _, _ in string.Formatter().parse(texts["en"]) if name}
+        fields = {name: 20 if name == "max" else 1 for _, name, _, _ in string.Formatter().parse(texts["en"]) if name}
         said = i18n.translate("en", key, **fields)
-        after = re.findall(r"\b1 (?:(?:more|model|session|unproven|forgotten|later) )*([a-z]+s)\b", said)
-        assert set(after) <= {"is", "says", "rests", "waits"}, said
+        assert set(
+            re.findall(r"\b1 (?:(?:more|model|session|unproven|forgotten|later) )*([a-z-]+)\b", said)
+        ).isdisjoint(MANY)
+
+
+PRODUCTS = {"Codex CLI", "Claude Code"}
 
 
 def test_chinese_texts_are_chinese() -> None:
     same = [
         key
         for key, texts in i18n.catalog().items()
-        if texts["zh"] == texts["en"] and re.search("[a-z]{4}", re.sub(r"{\w+}", "", texts["en"]))
+        if texts["zh"] == texts["en"] not in PRODUCTS and re.search("[a-z]{4}", re.sub(r"{\w+}", "", texts["en"]))
     ]
     assert same == []
 

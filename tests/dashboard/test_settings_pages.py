@@ -31,11 +31,12 @@ def _file(site: Site) -> str:
 def _fields(site: Site, group: str, **changed: str) -> dict[str, str]:
     """What a browser would send: every field as it stands, but for the changed ones (`extract__batch`)."""
     found = options.known(load(home=site.home))
-    fields = {
-        option.name: value.text
-        for option in options.GROUPS[group]
-        if (value := found.value(option.section, option.key)).origin != "environment"
-    }
+    fields = {}
+    for option in options.GROUPS[group]:
+        value = found.value(option.section, option.key)
+        if value.origin != "environment":
+            fields[option.name] = option.shown(value)
+            fields |= {f"{option.name}.{one}": "1" for one in value.entries if option.kind == "set"}
     return fields | {name.replace("__", "."): text for name, text in changed.items()} | {"mark": _mark(site)}
 
 
@@ -57,6 +58,75 @@ def test_a_change_writes_its_own_line_and_is_said(new_site: Site) -> None:
     assert "Saved: extract.batch. It holds from the next run on" in answer.text
     assert _file(new_site) == before.replace("batch = 20", "batch = 7")
     assert load(home=new_site.home).extract.batch == 7
+
+
+def test_a_list_is_changed_an_entry_on_each_line_and_its_comments_stay(new_site: Site) -> None:
+    path = new_site.home / "config.toml"
+    path.write_text('[redact]\nextra_patterns = [\n  # of the firm\n  "ACME-[0-9]{6}",  # orders\n]\n', "utf-8")
+    asked = _fields(new_site, "redact", redact__extra_patterns="ACME-[0-9]{6}\n\n  \\bXY[A-Z]{9}  \r\n\\bXY[A-Z]{9}")
+    assert "Saved: redact.extra_patterns" in new_site.post("/settings/groups/redact", asked).text
+    assert _file(new_site) == (
+        "[redact]\nextra_patterns = [\n  # of the firm\n  \"ACME-[0-9]{6}\",  # orders\n  '\\bXY[A-Z]{9}',\n]\n"
+    )
+    emptied = _fields(new_site, "redact", redact__extra_patterns="")
+    assert "Saved" in new_site.post("/settings/groups/redact", emptied).text
+    assert load(home=new_site.home).redact.extra_patterns == ()
+
+
+def test_a_pattern_that_is_none_is_refused_before_it_could_stop_every_run(new_site: Site) -> None:
+    before = _file(new_site)
+    answer = new_site.post("/settings/groups/redact", _fields(new_site, "redact", redact__extra_patterns="fine\n(?=x"))
+    assert answer.status_code == 400
+    assert "redact.extra_patterns, pattern 2" in answer.text
+    assert ">\nfine\n(?=x</textarea>" in answer.text
+    assert _file(new_site) == before
+
+
+def test_hosts_are_chosen_by_boxes_and_folders_are_kept_as_they_were_written(new_site: Site) -> None:
+    path = new_site.home / "config.toml"
+    path.write_text('[rollouts]\nhosts = ["pi"]\ngeneric_roots = ["~/logs"]\n', "utf-8")
+    page = new_site.text("/settings")
+    assert re.findall(r'name="rollouts.hosts.(\w+)" value="1" checked', page) == ["pi"]
+    sent = _fields(new_site, "sessions", rollouts__generic_roots="~/logs\n/srv/logs") | {"rollouts.hosts.codex": "1"}
+    assert "Saved: rollouts.hosts, rollouts.generic_roots" in new_site.post("/settings/groups/sessions", sent).text
+    now = load(home=new_site.home).rollouts
+    assert now.hosts == ("codex", "pi")
+    assert now.generic_roots == (Path("~/logs").expanduser(), Path("/srv/logs"))
+    assert '"~/logs"' in _file(new_site)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "ok", "says"),
+    [
+        ("redact.allow_patterns", "[a-z", False, "redact.allow_patterns, pattern 1"),
+        ("redact.allow_patterns", "[a-z]+\n\n\\d", True, ""),
+        ("rollouts.pi_roots", "/nowhere/at/all", True, "not there now: /nowhere/at/all"),
+        ("extract.idle_hours", "soon", False, "is no number"),
+        ("extract.idle_hours", "-1", False, "extract.idle_hours"),
+        ("extract.idle_hours", "", True, ""),
+        ("schedule.cron", "0 3 * * *", True, ""),
+    ],
+)
+def test_a_value_is_checked_as_one_types_and_nothing_is_written(
+    site: Site, name: str, text: str, ok: bool, says: str
+) -> None:
+    before = _file(site)
+    answer = site.browser.post("/api/v1/checks/setting", json={"name": name, "text": text}, headers=_token(site))
+    assert answer.status_code == 200
+    assert (answer.json()["ok"], says in answer.json()["says"]) == (ok, True)
+    assert _file(site) == before
+
+
+def test_a_key_is_never_sent_to_be_checked(site: Site) -> None:
+    assert (
+        site.browser.post(
+            "/api/v1/checks/setting", json={"name": "model.api_key", "text": KEY}, headers=_token(site)
+        ).status_code
+        == 400
+    )
+    field = re.search(r'<input id="model-api_key"[^>]*>', site.text("/settings"))
+    assert field
+    assert "data-check" not in field[0]
 
 
 def test_a_switch_a_limit_and_an_emptied_field_are_written_as_they_are_meant(new_site: Site) -> None:
