@@ -13,6 +13,7 @@ import typer
 from cli.output import line, money, print_json, table
 from consolidate.forgetting import ForgetReport
 from consolidate.service import LongMemory
+from memory.clock import iso, minutes
 from memory.errors import Cancelled, UnknownReference, UsageError
 from memory.model import RolloutId
 from memory.runtime import open_runtime
@@ -209,7 +210,7 @@ def restore(number: int, *, yes: bool, as_json: bool) -> None:
     with service() as memory:
         row = memory.version(number)
         if not as_json:
-            line(f"version {row.number} of {row.published.isoformat(timespec='minutes')} and its inputs come back")
+            line(f"version {row.number} of {minutes(row.published)} and its inputs come back")
         _confirm("Restore this version?", yes=yes)
         report = memory.restore(number)
     if as_json:
@@ -248,7 +249,7 @@ def history(*, as_json: bool) -> None:
         tokens = counted(row.input_tokens + row.output_tokens, "token")
         cost = f"{counted(row.requests, 'request')}, {tokens}, money {money(row.money)}"
         line(
-            f"version {row.number}  {row.published.isoformat(timespec='minutes')}  {row.model}  {cost}  {what}{gone}",
+            f"version {row.number}  {minutes(row.published)}  {row.model}  {cost}  {what}{gone}",
             style="bold",
         )
         for change in row.changes:
@@ -260,7 +261,7 @@ def history(*, as_json: bool) -> None:
 def _row_json(row: VersionRow, kept: set[int]) -> dict[str, Any]:
     return {
         "version": row.number,
-        "published": row.published.isoformat(),
+        "published": iso(row.published),
         "model": row.model,
         "requests": row.requests,
         "input_tokens": row.input_tokens,

@@ -18,7 +18,7 @@ from flows.place import Place
 from hosts import hook_log
 from hosts.catalog import HOSTS
 from memory import live
-from memory.clock import Clock, SystemClock, parse_iso
+from memory.clock import Clock, SystemClock, iso, minutes, parse_iso
 from memory.errors import UnknownReference
 from memory.redact import Redactor
 from memory.settings import Settings, load
@@ -69,7 +69,7 @@ def status(*, as_json: bool) -> None:
         called = {host: hook_log.last_hook(log, host) for host in HOSTS}
         faults = hook_log.faults(log, now)
         if as_json:
-            hooks = {"last": {host: at.isoformat() if at else None for host, at in called.items()}, "faults": faults}
+            hooks = {"last": {host: iso(at) for host, at in called.items()}, "faults": faults}
             print_json(
                 status_json(found) | {"injected": delivery_json(given), "hooks": hooks} | _going_json(it.settings)
             )
@@ -130,7 +130,7 @@ def _going_json(settings: Settings) -> dict[str, Any]:
     """The service and the runs that are going on, from what they say of themselves."""
     service = Place(settings.home).running()
     return {
-        "service": None if service is None else asdict(service),
+        "service": service and asdict(service) | {"started": iso(parse_iso(service.started))},
         "runs_going_on": [asdict(run) for run in live.running(settings.home)],
     }
 
@@ -214,7 +214,7 @@ def sources(*, as_json: bool) -> None:
                     "time": item["time"],
                     "lines": counts.get(item["citation"], 0),
                     "uses": uses.get(name, 0),
-                    "last_used": last.isoformat() if last else None,
+                    "last_used": iso(last),
                     "left_out": None,
                 }
             )
@@ -229,7 +229,8 @@ def sources(*, as_json: bool) -> None:
             line("No sources yet. Start with: slowwave run")
         keys = ["citation", "project", "outcome", "time", "lines", "uses", "last_used", "source", "left_out"]
         heads = ["citation", "project", "outcome", "time", "lines", "uses", "last used", "source", "left out"]
-        table("Sources of the summary", heads, [[_cell(row.get(key)) for key in keys] for row in rows])
+        told = [row | {key: minutes(parse_iso(row.get(key))) for key in ("time", "last_used")} for row in rows]
+        table("Sources of the summary", heads, [[_cell(row.get(key)) for key in keys] for row in told])
 
 
 def _cell(value: object) -> str:
@@ -273,7 +274,7 @@ def print_claim(trace: ClaimTrace) -> None:
         for bullet in part.bullets:
             line(f"    says: {bullet}")
         for moment in part.moments:
-            when = moment.time.astimezone().isoformat(timespec="minutes") if moment.time else "no time"
+            when = minutes(moment.time) if moment.time else "no time"
             who = "the user" if moment.spoken else moment.tier.value
             first, *rest = moment.text.split("\n")
             line(f"    e{moment.number} {when} {who}: {first}" + (f" (+{counted(len(rest), 'line')})" if rest else ""))
@@ -286,7 +287,7 @@ def _print_rollout(trace: RolloutTrace) -> None:
     line(str(row.id), style="bold")
     line(f"  file      {row.path} ({counted(row.size, 'byte')})")
     line(f"  project   {row.project_name} ({row.project}), cwd {row.cwd or '–'}, branch {row.branch or '–'}")
-    line(f"  activity  {row.started or '–'} to {row.last_event or '–'}")
+    line(f"  activity  {minutes(row.started)} to {minutes(row.last_event)}")
     line(f"  state     {row.reason.value if row.reason else 'not classified yet'}: {row.detail or '–'}")
     if trace.job is not None:
         error = f", last error {trace.job.error_code}: {trace.job.error_message}" if trace.job.error_code else ""
@@ -336,7 +337,7 @@ def _support_json(part: Support) -> dict[str, Any]:
         "events": [
             {
                 "number": moment.number,
-                "time": moment.time.isoformat() if moment.time else None,
+                "time": iso(moment.time),
                 "tier": moment.tier.value,
                 "text": moment.text,
             }

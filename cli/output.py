@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 
 from cli.text import printable
+from memory.clock import iso, minutes
 from memory.progress import Progress as Report
 from memory.progress import Step
 from memory.state import CeilingUse, Spend
@@ -27,8 +28,13 @@ err = Console(stderr=True, highlight=False, emoji=False, soft_wrap=not sys.stder
 
 def print_json(value: Any) -> None:
     """One JSON document and a newline on standard output."""
-    sys.stdout.write(orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS, default=str).decode())
+    options = orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS | orjson.OPT_PASSTHROUGH_DATETIME
+    sys.stdout.write(orjson.dumps(value, option=options, default=_plain).decode())
     sys.stdout.write("\n")
+
+
+def _plain(value: object) -> object:
+    return iso(value) if isinstance(value, datetime) else str(value)
 
 
 def line(text: str, *, style: str = "") -> None:
@@ -119,5 +125,5 @@ def ceiling_line(use: CeilingUse) -> str:
     if use.limit <= 0:
         return f"{use.name}{whose}: 0, so no call is allowed; raise it"
     used, limit = (f"{value:,.4f}".rstrip("0").rstrip(".") for value in (use.used, use.limit))
-    when = f"frees {use.frees:%Y-%m-%dT%H:%MZ}" if use.frees else "the next run begins anew"
+    when = f"frees {minutes(use.frees)}" if use.frees else "the next run begins anew"
     return f"{use.name}{whose}: {used} of {limit} {use.of} used or reserved; {when}"

@@ -13,7 +13,7 @@ from extract.outcomes import ExtractReport
 from flows import pipeline
 from flows.choices import picks_of
 from flows.place import Place
-from memory.clock import SystemClock, parse_iso
+from memory.clock import SystemClock, minutes, parse_iso
 from memory.errors import UsageError
 from memory.model import Violation
 from memory.runtime import open_runtime
@@ -142,7 +142,7 @@ def outcome_lines(plain: Mapping[str, Any], broken: Sequence[Violation] = ()) ->
             return ["nothing to consolidate yet"]
         case "deferred":
             until = parse_iso(plain["until"])
-            when = f" until {until.isoformat(timespec='minutes')}" if until else ""
+            when = f" until {minutes(until)}" if until else ""
             return [f"deferred ({plain['reason']}){when}: {plain['detail']}"]
         case "failed":
             lines = [f"failed ({plain['error']}): {plain['message']}", "the confirmed summary is as it was"]

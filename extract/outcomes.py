@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any, ClassVar, assert_never
 
-from memory.clock import iso, parse_iso
+from memory.clock import iso, minutes, parse_iso
 from memory.model import Outcome, Reason, RolloutId
 from memory.wording import counted
 
@@ -134,11 +134,11 @@ def sentence(outcome: ExtractOutcome) -> str:
             doubt = " (asked twice: the person had said a good deal)" if outcome.suspicious else ""
             return f"nothing worth keeping{doubt}"
         case Skipped():
-            return f"skipped: {outcome.reason}" + (f" until {iso(outcome.until)}" if outcome.until else "")
+            return f"skipped: {outcome.reason}" + (f" until {minutes(outcome.until)}" if outcome.until else "")
         case Deferred():
             return f"deferred ({outcome.reason}): {outcome.message}"
         case Failed():
-            until = f"; again from {iso(outcome.retry_at)}" if outcome.retry_at else ""
+            until = f"; again from {minutes(outcome.retry_at)}" if outcome.retry_at else ""
             return f"failed ({outcome.error}), attempt {outcome.attempt}: {outcome.message}{until}"
         case Exhausted():
             often = counted(outcome.attempts, "time")
@@ -208,7 +208,7 @@ class ExtractReport:
         if self.waiting:
             found.append(f"{self.waiting} more eligible, for the next runs (extract.batch)")
         if not found:
-            until = f"; next at {iso(self.next_check)}" if self.next_check else ""
+            until = f"; next at {minutes(self.next_check)}" if self.next_check else ""
             found.append(f"no eligible session{until}")
         return found
 

@@ -38,10 +38,15 @@ class SystemClock:
 
 
 def iso(moment: datetime | None) -> str | None:
-    """UTC in storage: `2026-11-28T08:14:00.000000Z`; sorts as text. None stays None."""
+    """UTC in storage and for programs: `2026-11-28T08:14:00.000000Z`; sorts as text. None stays None."""
     if moment is None:
         return None
     return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def minutes(moment: datetime | None) -> str:
+    """UTC for people: `2026-11-28T08:14Z`; a dash for None."""
+    return "–" if moment is None else f"{moment.astimezone(UTC):%Y-%m-%dT%H:%MZ}"
 
 
 def parse_iso(text: str | None) -> datetime | None:

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from memory.clock import iso
 from recall import scope, short, snapshot
 from recall.policy import SETTINGS
 
@@ -116,6 +117,6 @@ def as_json(found: Delivery) -> dict[str, Any]:
         "tokens": found.tokens,
         "left_out": found.left_out,
         "contradicted": found.contradicted,
-        "last_session": {host: at.isoformat() for host, at in found.last.items()},
+        "last_session": {host: iso(at) for host, at in found.last.items()},
         "problems": list(found.problems),
     }

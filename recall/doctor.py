@@ -11,7 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from memory import locks
-from memory.clock import Clock, iso
+from memory.clock import Clock, minutes
 from memory.errors import SlowwaveError, StateCorruptError, StateVersionError, WorkspaceError
 from memory.settings import Settings
 from memory.state import Health, Store, VersionRow
@@ -230,7 +230,7 @@ def _leases(store: Store, clock: Clock) -> Iterator[Finding]:
     for kind in ("extract", "consolidate"):
         for job in store.jobs.all(kind):
             if job.status == "running" and not job.running(now):
-                says = f"{kind} {job.key}: the claim of {job.owner} ran out at {iso(job.lease_until)}"
+                says = f"{kind} {job.key}: the claim of {job.owner} ran out at {minutes(job.lease_until)}"
                 yield Finding("warning", "leases", says, "its process ended without a word; the attempt counts", FIX)
 
 
@@ -253,7 +253,7 @@ def _left_overs(settings: Settings, store: Store, workspace: Workspace) -> Itera
             says = f"{path} is not the generation in force"
             yield Finding("error", "left-overs", says, "a clear was interrupted before it had deleted all", FIX)
     for intent in store.intents.pending():
-        says = f"a {intent.kind} of {iso(intent.opened)} was begun and not finished"
+        says = f"a {intent.kind} of {minutes(intent.opened)} was begun and not finished"
         yield Finding("error", "left-overs", says, "disk and database may disagree until it is settled", FIX)
 
 
@@ -261,11 +261,11 @@ def _clock(store: Store, clock: Clock) -> Iterator[Finding]:
     now = clock.now() + CLOCK_AHEAD
     for run in store.runs.last(1):
         if run.started > now:
-            says = f"the last run started in the future ({iso(run.started)})"
+            says = f"the last run started in the future ({minutes(run.started)})"
             yield Finding("warning", "clock", says, "idle times and back-offs are off", "set the machine's clock")
     watermark = store.clear_watermark
     if watermark is not None and watermark > now:
-        says = f"the clear watermark lies in the future ({iso(watermark)})"
+        says = f"the clear watermark lies in the future ({minutes(watermark)})"
         means = "nothing becomes memory until then"
         yield Finding("warning", "clock", says, means, "set the machine's clock")
 

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from memory import locks
-from memory.clock import Clock
+from memory.clock import Clock, minutes
 from memory.documents import parse_rollout_summary
 from memory.errors import SlowwaveError, StateCorruptError, StateError, WorkspaceError
 from memory.settings import Settings
@@ -133,7 +133,7 @@ def _told(made: Rebuilt, folder: Path) -> list[str]:
         f"the damaged database was set aside ({folder}) and built again from the files on disk:"
         f" {outputs}, {versions}; still readable in it: {salvaged}",
         "what was cleared or forgotten last may be unknown to it, so nothing that sessions hold up to now becomes"
-        f" memory any more (watermark {made.watermark.isoformat(timespec='seconds')}); what they add later does",
+        f" memory any more (watermark {minutes(made.watermark)}); what they add later does",
     ]
     if "tombstones" in made.broken:
         found.append("not every forgotten session could be read: repeat `slowwave forget` for those that go on")

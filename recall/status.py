@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from memory.clock import Clock
+from memory.clock import Clock, iso
 from memory.model import Reason
 from memory.settings import Settings
 from memory.state import CeilingUse, Health, JobRow, Ledger, RunRow, Spend, Store
@@ -191,11 +191,11 @@ def as_json(status: Status) -> dict[str, Any]:
         else {
             "id": last.run_id,
             "trigger": last.trigger,
-            "started": last.started.isoformat(),
-            "finished": last.finished.isoformat() if last.finished else None,
+            "started": iso(last.started),
+            "finished": iso(last.finished),
             "outcome": last.outcome,
         },
-        "next_eligible": status.next_eligible.isoformat() if status.next_eligible else None,
+        "next_eligible": iso(status.next_eligible),
         "spend": {"today": spend_json(status.today), "total": spend_json(status.total)},
         "paused_by": list(status.paused),
         "ceilings": [
@@ -206,7 +206,7 @@ def as_json(status: Status) -> dict[str, Any]:
                 "limit": one.limit,
                 "used": one.used,
                 "shut": one.shut,
-                "frees": one.frees.isoformat() if one.frees else None,
+                "frees": iso(one.frees),
             }
             for one in status.ceilings
         ],

@@ -32,7 +32,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
-from memory.clock import iso
+from memory.clock import minutes
 from memory.model import Host, Reason, RolloutId, RolloutKind
 from memory.settings import ExtractSettings, RolloutSettings
 from memory.wording import counted
@@ -264,7 +264,7 @@ def _by_kind(row: RolloutRow, settings: RolloutSettings, *, picked: bool) -> Ver
 
 def _by_content(row: RolloutRow, watermark: datetime | None, now: datetime) -> Verdict | None:
     if watermark is not None and not _newer(row, watermark, now):
-        return Verdict(Reason.BEFORE_WATERMARK, f"nothing newer than the clear of {iso(watermark)}")
+        return Verdict(Reason.BEFORE_WATERMARK, f"nothing newer than the clear of {minutes(watermark)}")
     if row.user_chars == 0 and row.report.get("whole", True):
         return Verdict(Reason.NO_USER_TEXT, "no words of a person in it")
     return None
@@ -291,10 +291,11 @@ def _by_work(
         return None
     reason = _REFUSALS[refused.reason]
     code = f" ({job.error_code})" if job.error_code else ""
+    until = minutes(refused.until)
     detail = {
         Reason.CLAIMED: f"being extracted by {job.owner}",
         Reason.EXHAUSTED: f"failed {counted(job.attempts, 'time')}{code}; waits until the session goes on",
-        Reason.BACKOFF: f"failed {job.attempts} of {extract.max_failures} times{code}; again from {iso(refused.until)}",
+        Reason.BACKOFF: f"failed {job.attempts} of {extract.max_failures} times{code}; again from {until}",
     }[reason]
     return Verdict(reason, detail, refused.until)
 
@@ -317,15 +318,15 @@ def _by_time(
     ready = last + timedelta(hours=extract.idle_hours)
     if now < ready:
         ahead = " (the session's clock is ahead of ours)" if row.last_event and row.last_event > now else ""
-        return Verdict(Reason.NOT_IDLE, f"last event {iso(last)}; idle at {iso(ready)}{ahead}", ready)
+        return Verdict(Reason.NOT_IDLE, f"last event {minutes(last)}; idle at {minutes(ready)}{ahead}", ready)
     if picks.since is not None:
         return (
-            Verdict(Reason.TOO_OLD, f"last event {iso(last)}, before {iso(picks.since)}")
+            Verdict(Reason.TOO_OLD, f"last event {minutes(last)}, before {minutes(picks.since)}")
             if last < picks.since
             else None
         )
     if last < now - timedelta(days=extract.max_age_days):
-        return Verdict(Reason.TOO_OLD, f"last event {iso(last)}, more than {extract.max_age_days:g} days ago")
+        return Verdict(Reason.TOO_OLD, f"last event {minutes(last)}, more than {extract.max_age_days:g} days ago")
     return None
 
 

@@ -24,7 +24,7 @@ from typing import Any, Literal
 from sqlalchemy import Text, and_, case, cast, func, insert, literal, select, true, update
 from sqlalchemy.sql import ColumnElement
 
-from memory.clock import Clock
+from memory.clock import Clock, minutes
 from memory.errors import BudgetExceeded
 from memory.llm.base import CallContext, CallRecord, Usage
 from memory.settings import BudgetSettings
@@ -410,7 +410,7 @@ def _refusal(ceiling: _Ceiling, used: float, wanted: float, now: datetime) -> Bu
     elif alone:
         hint = f"This call alone is larger than the ceiling: raise {ceiling.name}."
     elif frees is not None:
-        hint = f"It goes on by itself in a run after {frees:%Y-%m-%dT%H:%MZ}, or raise {ceiling.name}."
+        hint = f"It goes on by itself in a run after {minutes(frees)}, or raise {ceiling.name}."
     else:
         hint = f"The next run goes on, or raise {ceiling.name}."
     return BudgetExceeded(

@@ -128,7 +128,7 @@ def test_success_with_nothing_taken_is_an_error_while_outputs_wait(bench: StoreB
     bench.add("one", BODY)
     found = [finding for finding in findings(bench) if finding.check == "state"]
     assert {finding.level for finding in found} == {"error"}
-    assert "0 inputs although 1 outputs wait" in found[0].says
+    assert "0 inputs although 1 output waits" in found[0].says
     assert {finding.mend for finding in found} == {"slowwave run"}
 
 

@@ -124,4 +124,4 @@ def test_spend_ceilings_and_unpriced_models_are_plain_values(bench: StoreBench) 
         ("budget.day_requests", None, 1, 1),
         ("budget.project_day_tokens", "shop", 150, 150),
     ]
-    assert {one["frees"] for one in shut} == {"2026-12-01T00:00:00+00:00"}
+    assert {one["frees"] for one in shut} == {"2026-12-01T00:00:00.000000Z"}
