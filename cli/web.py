@@ -18,6 +18,7 @@ from flows.remote import Remote
 from hosts.catalog import HOSTS
 from hosts.install import Status
 from memory.clock import SystemClock
+from memory.serving import QuietServer
 from memory.settings import Settings, load
 
 
@@ -62,7 +63,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--parent", required=True)
     given = parser.parse_args(arguments)
     lifeline.tie_to_parent(given.parent)
-    import uvicorn
 
     settings = load()
     app = create_app(
@@ -74,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         allowed_hosts=allowed(settings),
         planner=planner(load),
     )
-    uvicorn.Server(config(app, host=given.host, port=given.port)).run()
+    QuietServer(config(app, host=given.host, port=given.port)).run()
 
 
 if __name__ == "__main__":

@@ -273,7 +273,7 @@ class _Changes:
         for polling in (False, True):
             try:
                 changes = awatch(
-                    *self._folders, watch_filter=ours, debounce=200, step=100, stop_event=self._stop, recursive=False,
+                    *self._folders, watch_filter=ours, debounce=500, step=500, stop_event=self._stop, recursive=False,
                     force_polling=polling, poll_delay_ms=1_000,
                 )  # fmt: skip
                 async for batch in changes:

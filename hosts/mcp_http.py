@@ -164,6 +164,8 @@ async def serve(
     import uvicorn
     from mcp.server.transport_security import TransportSecuritySettings
 
+    from memory.serving import QuietServer
+
     app = sdk.streamable_http_app(
         streamable_http_path=PATH,
         max_request_body_size=MAX_BODY_BYTES,
@@ -174,7 +176,7 @@ async def serve(
         ),
     )
 
-    class Unsignalled(uvicorn.Server):
+    class Unsignalled(QuietServer):
         """Signals are the process's own business."""
 
         @contextlib.contextmanager
@@ -190,9 +192,5 @@ async def serve(
         timeout_graceful_shutdown=1,
     )
     server = Unsignalled(config)
-
-    def stop() -> None:
-        server.should_exit = True
-
-    began(stop)
+    began(server.stop)
     await server.serve(sockets=[listener])

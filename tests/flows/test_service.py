@@ -164,6 +164,20 @@ async def test_prefect_answers_only_who_knows_the_word_and_no_argument_list_has_
     assert (await asyncio.to_thread(httpx.get, f"{state.dashboard}/memory", trust_env=False)).status_code == 200
 
 
+async def test_what_is_idle_sleeps(service: Service) -> None:
+    pids = {one.name: one.pid for one in service.state().processes}
+    threads = [path.read_text().strip() for path in Path(f"/proc/{pids['prefect']}/task").glob("*/comm")]
+    assert "tokio-rt-worker" not in threads, "Prefect's store of background tasks looks for work again"
+
+    def wakes() -> int:
+        status = Path(f"/proc/{pids['dashboard']}/status").read_text()
+        return int(status.split("\nvoluntary_ctxt_switches:")[1].split()[0])
+
+    before = wakes()
+    await asyncio.sleep(3)
+    assert wakes() - before < 15, "a server that looks ten times a second whether it should end"
+
+
 @pytest.mark.req("Z002")
 async def test_a_second_up_says_where_the_first_runs(service: Service) -> None:
     code, out, _ = await service.typed("up")

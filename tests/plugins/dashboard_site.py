@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
-import uvicorn
 from fastapi import FastAPI
 
 from dashboard.app import create_app
 from dashboard.ports import HostState, Planned
 from dashboard.serve import config
 from memory.clock import Clock, SystemClock
+from memory.serving import QuietServer
 from memory.settings import Settings
 from memory.settings import load as load_settings
 from memory.wishes import Asked, ServiceState, Stage
@@ -123,7 +123,7 @@ def serving(
 def serving_app(app: FastAPI, home: Path, ports: Recorder | None = None) -> Iterator[Site]:
     """Serves an application whose ports are made elsewhere."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        server = uvicorn.Server(config(app))
+        server = QuietServer(config(app))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
         thread.start()
         end = time.monotonic() + 10
@@ -134,5 +134,5 @@ def serving_app(app: FastAPI, home: Path, ports: Recorder | None = None) -> Iter
             with httpx.Client(base_url=origin, timeout=30, trust_env=False) as browser:
                 yield Site(home, ports or Recorder(), origin, browser)
         finally:
-            server.should_exit = True
+            server.stop()
             thread.join(10)
