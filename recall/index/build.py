@@ -14,7 +14,7 @@ import os
 import secrets
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
@@ -52,9 +52,9 @@ class _Field:
         self.counts: list[Mapping[str, int]] = []
         self.lengths: list[int] = []
 
-    def add(self, counts: Mapping[str, int]) -> None:
-        self.counts.append(counts)
-        self.lengths.append(sum(counts.values()))
+    def add(self, terms: Sequence[str]) -> None:
+        self.counts.append(Counter(terms) if terms else {})
+        self.lengths.append(len(terms))
 
     def floors(self, share: float) -> list[float]:
         """Of each row, the count at which half of a term's impact is reached; 0 for a row where the field is empty."""
@@ -84,16 +84,16 @@ def rows_of(units: Iterable[Unit], meta: Mapping[str, str]) -> Rows:
     fields = {name: _Field() for name in FIELD_WEIGHTS}
     whole = {name: _Field() for name in FIELD_WEIGHTS}
     for group in groups:
-        together: dict[str, dict[str, int]] = {name: {} for name in FIELD_WEIGHTS}
+        together: dict[str, list[str]] = {name: [] for name in FIELD_WEIGHTS}
         for unit in group:
             for name, text in _texts(unit):
-                fields[name].add(counts := _counts(text))
-                _add(together[name], counts)
+                fields[name].add(terms := _field_terms(text))
+                together[name] += terms
         for about in {unit.about: None for unit in group}:
-            _add(together["text"], _counts(about))
-        for name, counts in together.items():
-            whole[name].add(counts)
-    posted = _posted(fields, UNIT_LENGTH, len(listed))
+            together["text"] += _field_terms(about)
+        for name, terms in together.items():
+            whole[name].add(terms)
+    posted = _posted(fields, UNIT_LENGTH)
     order = _order(posted, len(listed))
     starts = list(itertools.accumulate((len(group) for group in groups), initial=0))
     scopes = {scope: at for at, scope in enumerate(dict.fromkeys(unit.scope for unit in listed))}
@@ -111,7 +111,7 @@ def rows_of(units: Iterable[Unit], meta: Mapping[str, str]) -> Rows:
         groups=[(group[0].group, start, len(group)) for group, start in zip(groups, starts, strict=False)],
         talk=[_talk(counts, order) for counts in fields["text"].counts],
         names=_names(listed),
-        terms=_terms(posted, _posted(whole, GROUP_LENGTH, len(groups))),
+        terms=_terms(posted, _posted(whole, GROUP_LENGTH)),
     )
 
 
@@ -124,16 +124,8 @@ def _grouped(units: Iterable[Unit]) -> list[list[Unit]]:
     return list(found.values())
 
 
-def _counts(text: str) -> dict[str, int]:
-    return Counter(words.term_texts(text[:MAX_TEXT])) if text else {}
-
-
-def _add(total: dict[str, int], counts: Mapping[str, int]) -> None:
-    if not total:
-        total.update(counts)
-        return
-    for term, count in counts.items():
-        total[term] = total.get(term, 0) + count
+def _field_terms(text: str) -> list[str]:
+    return words.term_texts(text[:MAX_TEXT]) if text else []
 
 
 def _order(posted: Mapping[str, _Posted], rows: int) -> dict[str, int]:
@@ -163,29 +155,45 @@ def _texts(unit: Unit) -> tuple[tuple[str, str], ...]:
     return ("names", "\n".join(unit.names)), ("text", unit.text), ("aside", unit.aside)
 
 
-def _posted(fields: Mapping[str, _Field], share: float, count: int) -> dict[str, _Posted]:
-    """Term -> numbers of the rows that hold it, ascending, and its impact in each."""
-    kept = [(FIELD_WEIGHTS[name] * (K1 + 1), field.counts, field.floors(share)) for name, field in fields.items()]
+def _posted(fields: Mapping[str, _Field], share: float) -> dict[str, _Posted]:
+    """Term -> numbers of the rows that hold it, ascending, and its impact in each.
+
+    Most terms stand once in a row and in its text alone: their impact is the row's, looked up at the end for whole
+    lists of rows, and only the others are worked out one by one.
+    """
+    kept = {name: (FIELD_WEIGHTS[name] * (K1 + 1), field.counts, field.floors(share)) for name, field in fields.items()}
+    top, texts, floors = kept.pop("text")
+    usual = [top / (1 + floor) for floor in floors]
     numbers: dict[str, list[int]] = defaultdict(list)
-    impacts: dict[str, list[float]] = defaultdict(list)
-    for number in range(count):
-        filled = [(top, counts[number], floors[number]) for top, counts, floors in kept if floors[number]]
-        for term, impact in _impacts(filled):
+    unusual: dict[str, dict[int, float]] = defaultdict(dict)
+    for number, text in enumerate(texts):
+        row = _impacts([(weight, counts[number], all_floors[number]) for weight, counts, all_floors in kept.values()])
+        for term, times in text.items():
+            at = numbers[term]
+            if times > 1 or term in row:
+                unusual[term][len(at)] = row.pop(term, 0.0) + top * times / (times + floors[number])
+            at.append(number)
+        for term, impact in row.items():
+            unusual[term][len(numbers[term])] = impact
             numbers[term].append(number)
-            impacts[term].append(impact)
-    return {term: (array("I", at), array("f", impacts[term])) for term, at in numbers.items()}
+    return {term: (array("I", at), _looked_up(usual, at, unusual.get(term))) for term, at in numbers.items()}
 
 
-def _impacts(filled: list[tuple[float, Mapping[str, int], float]]) -> Iterable[tuple[str, float]]:
-    """A row's terms with what each adds to the score; most rows have one field."""
-    if len(filled) == 1:
-        top, counts, floor = filled[0]
-        return [(term, top * count / (count + floor)) for term, count in counts.items()]
+def _impacts(fields: list[tuple[float, Mapping[str, int], float]]) -> dict[str, float]:
+    """The terms of a row's lesser fields, most often empty, with what each adds to the score."""
     row: dict[str, float] = {}
-    for top, counts, floor in filled:
-        for term, count in counts.items():
-            row[term] = row.get(term, 0.0) + top * count / (count + floor)
-    return row.items()
+    for top, counts, floor in fields:
+        for term, times in counts.items():
+            row[term] = row.get(term, 0.0) + top * times / (times + floor)
+    return row
+
+
+def _looked_up(usual: list[float], numbers: list[int], unusual: Mapping[int, float] | None) -> array[float]:
+    impacts = array("f", map(usual.__getitem__, numbers))
+    if unusual:
+        for place, impact in unusual.items():
+            impacts[place] = impact
+    return impacts
 
 
 def _terms(units: Mapping[str, _Posted], groups: Mapping[str, _Posted]) -> list[tuple[str, bytes, bytes]]:
