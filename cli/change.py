@@ -6,6 +6,7 @@ import difflib
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Any
 
 import typer
@@ -18,11 +19,14 @@ from memory.errors import Cancelled, UnknownReference, UsageError
 from memory.model import RolloutId
 from memory.runtime import open_runtime
 from memory.settings import load
-from memory.state import VersionRow
+from memory.state import Store, VersionRow
 from memory.wording import counted
 from memory.workspace.topic_text import USER, TopicEntry
 from recall.answers import path_of
 from recall.trace import Tracer
+
+Already = tuple[str, datetime]
+"""What was forgotten before, in words, and when."""
 
 
 @contextmanager
@@ -96,21 +100,43 @@ def forget(reference: str, *, text: str, project: str, yes: bool, as_json: bool)
         raise UsageError("Name one thing to forget: a session, a note, an entry, --project or --text.")
     with service() as memory:
         entries = _entries(memory, reference, project)
-        rollouts, notes = ([], []) if entries and not project else _targets(memory, reference, project, entries)
-        _announce(memory, rollouts, notes, text, quiet=as_json)
-        for entry in () if as_json else entries:
-            line(f"entry {entry.id} {path_of(entry.topic, entry.title)}")
-        _confirm("Forget this for good?", yes=yes)
-        ids = [entry.id for entry in entries]
-        report = memory.forget(rollouts=rollouts, notes=notes, text=text, entries=ids)
+        rollouts, notes, already = _targets(memory, reference, project, entries)
+        if text and (at := memory.forgotten_at(text=text)) is not None:
+            already.append(("this text", at))
+        if already and not as_json:
+            _tell_already(already)
+        report = ForgetReport((), (), (), 0, 0, None)
+        if rollouts or notes or entries or (text and not already):
+            _announce(memory, rollouts, notes, text, quiet=as_json)
+            for entry in () if as_json else entries:
+                line(f"entry {entry.id} {path_of(entry.topic, entry.title)}")
+            _confirm("Forget this for good?", yes=yes)
+            ids = [entry.id for entry in entries]
+            report = memory.forget(rollouts=rollouts, notes=notes, text=text, entries=ids)
         left = memory.left(text) if text else ()
     own = [path for path in left if path.startswith("short/") or path == "config.toml"]
-    _tell_forgotten(report, left, own, text=text, as_json=as_json)
+    _tell_forgotten(report, left, own, already, text=text, as_json=as_json)
     if len(left) > len(own):
         sys.exit(1)
 
 
-def _tell_forgotten(report: ForgetReport, left: Sequence[str], own: Sequence[str], *, text: str, as_json: bool) -> None:
+def _tell_already(already: Sequence[Already]) -> None:
+    if len(already) > 3:
+        line(f"{len(already)} sessions were forgotten already, the last on {minutes(max(at for _, at in already))}")
+        return
+    for what, at in already:
+        line(f"{what} was forgotten already on {minutes(at)}; nothing is kept of it")
+
+
+def _tell_forgotten(
+    report: ForgetReport,
+    left: Sequence[str],
+    own: Sequence[str],
+    already: Sequence[Already],
+    *,
+    text: str,
+    as_json: bool,
+) -> None:
     """What went, and the proof: `left` are files that hold the text all the same, `own` those the user edits."""
     if as_json:
         print_json(
@@ -124,15 +150,17 @@ def _tell_forgotten(report: ForgetReport, left: Sequence[str], own: Sequence[str
                 "version": report.version,
                 "set_aside_deleted": list(report.set_aside),
                 "left": list(left),
+                "already": [{"what": what, "at": at} for what, at in already],
             }
         )
         return
-    line(
-        f"forgotten: {counted(len(report.rollouts), 'session')}, {counted(len(report.notes), 'note')}; "
-        f"{counted(len(report.lines), 'line')} left the summary, {report.kept} went on with other sources; "
-        f"{counted(report.versions, 'version')} purged"
-        + (f"; {counted(report.entries, 'entry', 'entries')} of topics" if report.entries else "")
-    )
+    if report.rollouts or report.notes or report.entries or not already:
+        line(
+            f"forgotten: {counted(len(report.rollouts), 'session')}, {counted(len(report.notes), 'note')}; "
+            f"{counted(len(report.lines), 'line')} left the summary, {report.kept} went on with other sources; "
+            f"{counted(report.versions, 'version')} purged"
+            + (f"; {counted(report.entries, 'entry', 'entries')} of topics" if report.entries else "")
+        )
     for path in report.set_aside:
         line(f"deleted from what doctor had set aside, because it held it or could not be searched for it: {path}")
     for path in left:
@@ -151,7 +179,26 @@ def _entries(memory: LongMemory, reference: str, project: str) -> list[TopicEntr
 
 
 def _targets(
-    memory: LongMemory, reference: str, project: str, entries: Sequence[TopicEntry] = ()
+    memory: LongMemory, reference: str, project: str, entries: Sequence[TopicEntry]
+) -> tuple[list[RolloutId], list[str], list[Already]]:
+    """The sessions and notes that are meant, and what is meant and was forgotten before. Raises UnknownReference where
+    neither is."""
+    if entries and not project:
+        return [], [], []
+    rollouts, notes = _meant(memory, reference, project, entries)
+    before = {rollout: memory.forgotten_at(rollout=rollout) for rollout in rollouts}
+    already = [(str(rollout), at) for rollout, at in before.items() if at is not None]
+    already += [(f"note {name}", at) for name in notes if (at := memory.forgotten_at(note=name)) is not None]
+    gone = {what for what, _ in already}
+    return (
+        [one for one in rollouts if str(one) not in gone],
+        [one for one in notes if f"note {one}" not in gone],
+        already,
+    )
+
+
+def _meant(
+    memory: LongMemory, reference: str, project: str, entries: Sequence[TopicEntry]
 ) -> tuple[list[RolloutId], list[str]]:
     runtime = memory.runtime
     memory.look_around()  # a session nobody has seen yet would come back after all
@@ -172,13 +219,21 @@ def _targets(
     rows += [
         row for row in runtime.store.rollouts.all() if reference.strip("[]") in {row.id.citation, row.id.source_id}
     ]
-    found = list(dict.fromkeys(row.id for row in rows))
+    found = list(dict.fromkeys(row.id for row in rows)) or _without_a_row(runtime.store, reference)
+    if not found and runtime.store.tombstones.has("note", name):
+        return [], [name]
     if not found:
         raise UnknownReference(f"No session or note answers to {reference!r}.", hint="Nothing was forgotten.")
     if len(found) > 1:
         ids = ", ".join(map(str, found[:4]))
         raise UnknownReference(f"{len(found)} sessions begin with {reference!r} ({ids} …).", hint="Type more of it.")
     return found, []
+
+
+def _without_a_row(store: Store, reference: str) -> list[RolloutId]:
+    """A forgotten session whose file is gone as well: only its tombstone is left."""
+    found = [RolloutId.parse(key) for kind, key in store.tombstones.all() if kind == "rollout"]
+    return [one for one in found if reference.strip("[]") in {str(one), one.session, one.citation, one.source_id}]
 
 
 def _announce(memory: LongMemory, rollouts: list[RolloutId], notes: list[str], text: str, *, quiet: bool) -> None:

@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from consolidate import forgetting, publish, restoring
@@ -238,6 +239,18 @@ class LongMemory:
         home = runtime.settings.home
         with locks.hold(home / locks.WRITER, owner=runtime.owner, wait_seconds=LOCK_WAIT_SECONDS):
             return forgetting.forget(runtime, tuple(rollouts), tuple(notes), text, tuple(entries))
+
+    def forgotten_at(self, *, rollout: RolloutId | None = None, note: str = "", text: str = "") -> datetime | None:
+        """When one of them was forgotten, where nothing of it is kept any more; None where there is something to
+        forget, or nothing ever was."""
+        runtime = self.runtime
+        stones = runtime.store.tombstones
+        if rollout is not None:
+            return stones.when("rollout", str(rollout)) if runtime.store.outputs.get(rollout) is None else None
+        if note:
+            known = {one.name for one in runtime.workspace.notes().notes}
+            return stones.when("note", note) if note not in known else None
+        return stones.when(forgotten.TEXT, forgotten.text_key(text)) if text and not self.find(text) else None
 
     def left(self, text: str) -> tuple[str, ...]:
         """The proof after a text was forgotten: files of the data folder that hold it all the same. Short files and

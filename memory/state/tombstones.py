@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from sqlalchemy import select
 
 from memory.state.base import Aggregate, Tx
@@ -24,6 +26,12 @@ class Tombstones(Aggregate):
     def all(self, tx: Tx | None = None) -> set[tuple[str, str]]:
         with self._db.read(tx) as connection:
             return {(kind, key) for kind, key in connection.execute(select(tombstones.c.kind, tombstones.c.key))}
+
+    def when(self, kind: str, key: str, tx: Tx | None = None) -> datetime | None:
+        """When it was forgotten first; None for never."""
+        with self._db.read(tx) as connection:
+            query = select(tombstones.c.at).where(tombstones.c.kind == kind, tombstones.c.key == key)
+            return connection.execute(query).scalar_one_or_none()
 
     def has(self, kind: str, key: str, tx: Tx | None = None) -> bool:
         with self._db.read(tx) as connection:

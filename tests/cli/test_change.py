@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
+import sqlite3
 from pathlib import Path
 
 import pytest
 
 from memory.documents import claims
-from tests.plugins.command_line import Slowwave
+from tests.plugins.command_line import SAMPLES, Slowwave
 
 
 def text_of(after_run: Slowwave) -> str:
@@ -47,6 +49,61 @@ def test_forgetting_nothing_is_a_failure(after_run: Slowwave, what: list[str]) -
     done = after_run("forget", *what, "--yes")
     assert done.code == 2
     assert text_of(after_run) == before
+
+
+@pytest.mark.fault("M54")
+@pytest.mark.parametrize("way", ["session", "citation", "text", "note", "project"])
+def test_what_was_forgotten_already_is_said_with_its_date_and_is_no_failure(after_run: Slowwave, way: str) -> None:
+    source = next(row for row in after_run("sources", "--json").json if row["source"].startswith("codex:"))
+    after_run("remember", "--note", "--id", "walrus", "The walrus sings.")
+    what = {
+        "session": [source["source"]],
+        "citation": [source["citation"]],
+        "text": ["--text", "never force-push"],
+        "note": ["note:walrus"],
+        "project": ["--project", source["project"]],
+    }[way]
+    assert "forgotten: " in after_run("forget", *what, "--yes").out
+    before = text_of(after_run)
+    again = after_run("forget", *what)  # nothing goes, so nothing is asked
+    assert again.code == 0
+    assert re.search(r"(?:was|were) forgotten already(?:, the last)? on \d{4}-\d\d-\d\dT\d\d:\d\dZ", again.out)
+    assert "forgotten: " not in again.out
+    said = after_run("forget", *what, "--json").json
+    assert (said["rollouts"], said["notes"], said["version"], said["left"]) == ([], [], None, [])
+    assert said["already"]
+    assert all(one["at"].endswith("Z") for one in said["already"])
+    assert text_of(after_run) == before
+
+
+def test_of_a_project_only_what_is_still_there_is_forgotten_and_counted(after_run: Slowwave) -> None:
+    rows = [row for row in after_run("sources", "--json").json if row["project"] == "shop"]
+    after_run("forget", rows[0]["source"], "--yes")
+    done = after_run("forget", "--project", "shop", "--yes", "--json").json
+    assert rows[0]["source"] in [one["what"] for one in done["already"]]
+    assert rows[0]["source"] not in done["rollouts"]
+    assert rows[1]["source"] in done["rollouts"]
+
+
+def test_a_forgotten_session_whose_file_went_too_is_still_known_as_forgotten(
+    after_run: Slowwave, home: Path, tmp_path: Path
+) -> None:
+    source = after_run("sources", "--json").json[0]["source"]
+    after_run("forget", source, "--yes")
+    with sqlite3.connect(home / "state.db") as database:
+        database.execute("DELETE FROM rollouts WHERE id = ?", (source,))
+    database.close()
+    config = home / "config.toml"
+    config.write_text(config.read_text("utf-8").replace(str(SAMPLES), str(tmp_path)), "utf-8")
+    assert "forgotten already" in after_run("forget", source).out
+    assert after_run("forget", "codex:0199aaaa-0000-7000-8000-000000000001").code == 2
+
+
+def test_a_note_of_a_forgotten_name_can_be_made_and_forgotten_again(after_run: Slowwave) -> None:
+    for _ in range(2):
+        assert after_run("remember", "--note", "--id", "walrus", "The walrus sings.").code == 0
+        assert after_run("forget", "walrus", "--yes", "--json").json["notes"] == ["walrus"]
+    assert "note walrus was forgotten already" in after_run("forget", "walrus").out
 
 
 @pytest.mark.fault("M48", "X40")
