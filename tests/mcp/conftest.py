@@ -23,7 +23,7 @@ from memory.project import project_of
 from memory.testing import StoreBench, call, store_bench
 
 T = TypeVar("T")
-SECONDS = 20
+SECONDS = 60
 SHOP_BODY = """# Checkout
 Outcome: success
 ## User preferences

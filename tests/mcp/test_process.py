@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -17,6 +18,7 @@ from typing import Any
 import pytest
 
 from tests.mcp.conftest import Home, is_alive
+from tests.plugins.pace import within
 
 HELLO = {
     "jsonrpc": "2.0", "id": 1, "method": "initialize",
@@ -61,7 +63,7 @@ class Talk:
     def ended(self) -> float:
         """Seconds until the process is over."""
         begun = time.monotonic()
-        self.process.wait(20)
+        self.process.wait(60)
         return time.monotonic() - begun
 
 
@@ -90,25 +92,23 @@ def started(home: Home, *arguments: str, **variables: str) -> Iterator[Talk]:
 
 
 def test_it_answers_within_a_second_and_leaves_within_two_when_its_input_ends(home: Home) -> None:
-    begun = time.monotonic()
-    subprocess.run([sys.executable, "-I", "-c", "pass"], check=True)
-    bare = time.monotonic() - begun
     waits = []
     for _ in range(2):
         with started(home) as server:
             waits.append((server.worked(), server.answered))
-            assert server.hang_up() < 2
+            assert server.hang_up() < within(2)
             assert server.process.returncode == 0
     # On an idle machine the two are the same; elsewhere what it works says more than what it waits.
     worked, waited = min(waits)
-    assert worked < 1
-    assert waited < max(1, 150 * bare)
+    assert worked < within(1)
+    assert waited < within(3)
 
 
 CLIENT = """
 import subprocess, sys, time
 out = open(sys.argv[1] + ".out", "wb")
-server = subprocess.Popen(sys.argv[2:], stdin=subprocess.PIPE, stdout=out)
+server = subprocess.Popen(sys.argv[3:], stdin=subprocess.PIPE, stdout=out)
+server.stdin.write(sys.argv[2].encode()); server.stdin.flush()
 holder = subprocess.Popen(["sleep", "60"], stdout=out, pass_fds=[server.stdin.fileno()])
 open(sys.argv[1] + ".part", "w").write(f"{server.pid} {holder.pid}")
 import os; os.rename(sys.argv[1] + ".part", sys.argv[1])
@@ -117,27 +117,38 @@ time.sleep(60)
 """A client that starts the server, and a child that holds the server's pipe open when the client is gone."""
 
 
+def has_begun(server: int) -> bool:
+    """Whether it takes signals: it knows its client by now, and what takes long is still before it."""
+    (caught,) = re.findall(r"SigCgt:\s*(\w+)", Path(f"/proc/{server}/status").read_text("utf-8"))
+    return bool(int(caught, 16) >> (signal.SIGTERM - 1) & 1)
+
+
 @pytest.mark.parametrize("busy", [False, True], ids=["idle", "while it starts"])
 def test_a_killed_client_takes_its_server_with_it_though_its_pipe_stays_open(
     home: Home, tmp_path: Path, busy: bool
 ) -> None:
     told = tmp_path / "told"
     client = subprocess.Popen(
-        [sys.executable, "-c", CLIENT, str(told), *home.command()], cwd=home.shop, env=home.environment
+        [sys.executable, "-c", CLIENT, str(told), "" if busy else json.dumps(HELLO) + "\n", *home.command()],
+        cwd=home.shop,
+        env=home.environment,
     )
     holder = 0
     try:
         while not told.exists():
             time.sleep(0.01)
         server, holder = (int(word) for word in told.read_text("utf-8").split())
-        time.sleep(0.5 if busy else 1.5)
+        said = tmp_path / "told.out"
+        while not (has_begun(server) if busy else b"serverInfo" in said.read_bytes()):
+            time.sleep(0.01)
         assert is_alive(server)
         client.kill()
         client.wait()
         begun = time.monotonic()
         while is_alive(server):
-            assert time.monotonic() - begun < 2, "the server outlived its client"
+            assert time.monotonic() - begun < 60, "the server outlived its client"
             time.sleep(0.02)
+        assert time.monotonic() - begun < within(2)
         assert is_alive(holder), "the pipe was not held open"
     finally:
         client.kill()
@@ -153,7 +164,7 @@ def test_a_server_nobody_ever_speaks_to_ends(home: Home) -> None:
     )
     process = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, env=home.environment, stdin=subprocess.PIPE)
     try:
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
     finally:
         process.kill()
         process.communicate()
@@ -163,7 +174,7 @@ def test_a_server_nobody_ever_speaks_to_ends(home: Home) -> None:
 def test_a_signal_ends_it_cleanly_though_its_input_stays_open(home: Home, how: signal.Signals) -> None:
     with started(home) as server:
         server.process.send_signal(how)
-        assert server.ended() < 2
+        assert server.ended() < within(2)
         assert server.process.returncode == 0
         assert server.process.stderr is not None
         assert b"Traceback" not in server.process.stderr.read()
@@ -175,7 +186,7 @@ def test_nobody_reading_its_answers_ends_it(home: Home) -> None:
         server.process.stdout.close()
         server.process.stdout = None
         server.send({"jsonrpc": "2.0", "id": 2, "method": "tools/list"})
-        assert server.ended() < 2
+        assert server.ended() < within(2)
 
 
 NOISY = """
@@ -215,7 +226,7 @@ def test_whatever_prints_or_reads_in_the_process_reaches_neither_the_protocol_no
             assert said["jsonrpc"] == "2.0"
             answers[said.get("id")] = said
         assert "8080" in json.dumps(answers[3])
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=60)
         assert all(json.loads(line) for line in out.splitlines())
         assert all(word in err for word in (b"printed", b"written", b"echoed"))
     finally:
@@ -294,7 +305,7 @@ def test_several_servers_and_clients_share_one_store(home: Home) -> None:
 )
 def test_a_wrong_start_is_one_sentence_on_standard_error(home: Home, arguments: tuple[str, ...], says: str) -> None:
     done = subprocess.run(
-        home.command(*arguments), cwd=home.shop, env=home.environment, capture_output=True, check=False, timeout=20
+        home.command(*arguments), cwd=home.shop, env=home.environment, capture_output=True, check=False, timeout=60
     )
     assert done.returncode == 2
     assert done.stdout == b""

@@ -21,7 +21,7 @@ def test_what_is_cancelled_before_its_turn_is_never_begun() -> None:
 
     async def steps() -> None:
         worker = Worker()
-        first = asyncio.create_task(worker.run(lambda: gate.wait(5)))
+        first = asyncio.create_task(worker.run(lambda: gate.wait(60)))
         second = asyncio.create_task(worker.run(lambda: done.append("second")))
         await asyncio.sleep(0.05)
         second.cancel()
@@ -36,18 +36,24 @@ def test_what_is_cancelled_before_its_turn_is_never_begun() -> None:
 
 def test_what_was_begun_is_finished_before_the_end_and_nothing_is_begun_after() -> None:
     done: list[str] = []
+    begun = threading.Event()
+    before = set(threading.enumerate())
     worker = Worker()
+    (thread,) = set(threading.enumerate()) - before
 
     def slow() -> None:
-        time.sleep(0.3)
+        begun.set()
+        time.sleep(0.2)
         done.append("begun")
 
     worker.start(slow)
     worker.start(lambda: done.append("later"))
-    time.sleep(0.1)
-    worker.finish(2)
+    assert begun.wait(60)
+    worker.finish(60)
     assert done == ["begun"]
-    time.sleep(0.1)
+    worker._busy.release()  # as the end of the process would
+    thread.join(60)
+    assert not thread.is_alive()
     assert done == ["begun"]
 
 
@@ -66,15 +72,18 @@ def test_a_call_that_takes_too_long_is_a_sentence_and_the_protocol_goes_on(
 ) -> None:
     from recall.tools import MemoryTools
 
+    over = threading.Event()
     monkeypatch.setattr(mcp_server, "CALL_SECONDS", 2.0)
-    monkeypatch.setattr(MemoryTools, "search", lambda *_, **__: time.sleep(3))
+    monkeypatch.setattr(MemoryTools, "search", lambda *_, **__: over.wait(60))
 
     async def steps(client: Client) -> tuple[str, list[Any]]:
         slow = asyncio.create_task(refused(client, "memory_search", query="x"))
         await asyncio.sleep(0.1)
         tools = list((await client.list_tools()).tools)
         assert not slow.done(), "the list waits for no call"
-        return await slow, tools
+        said = await slow
+        over.set()
+        return said, tools
 
     said, tools = inside(home.shop, steps)
     assert "did not answer" in said
