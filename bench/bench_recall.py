@@ -144,7 +144,16 @@ def _speed() -> list[Row]:
     _print("Speed of one question in process", head, rows)
     middle = found[1]
     said = f"wall p50 {middle.p50:.2f}, p95 {middle.p95:.2f}, p99 {middle.p99:.2f} ms"
-    return [Row("question over 10,000 units, p50", middle.cpu_p50, None, "ms CPU", said)]
+    return [
+        Row("question over 10,000 units, p50", middle.cpu_p50, None, "ms CPU", said),
+        Row(
+            "index build, 1,000 of 10,000 units",
+            1e6 / middle.build_per_second,
+            50.0,
+            "ms CPU",
+            f"{middle.build_per_second:,.0f} units/s",
+        ),
+    ]
 
 
 def _cold() -> list[Row]:
