@@ -211,13 +211,16 @@ async def test_an_unusable_state_is_raised_as_it_is_and_named_in_the_row(
 async def test_a_run_cancelled_from_outside_is_recorded_as_cancelled(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    begun = asyncio.Event()
+
     async def for_ever(*_: object, **__: object) -> None:
+        begun.set()
         await asyncio.sleep(3600)
 
     monkeypatch.setattr(extract, "run", for_ever)
     with home.runtime() as runtime:
         running = asyncio.create_task(pipeline.run(runtime))
-        await asyncio.sleep(0.3)
+        await asyncio.wait_for(begun.wait(), 60)
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
@@ -386,7 +389,7 @@ async def test_the_first_signal_sets_the_flag_and_gives_the_next_one_back(home: 
         with home.runtime() as runtime:
             with pipeline.stop_signals(runtime):
                 os.kill(os.getpid(), number)
-                await asyncio.wait_for(runtime.cancel.wait(), 2)
+                await asyncio.wait_for(runtime.cancel.wait(), 60)
                 assert heard == []
                 os.kill(os.getpid(), number)
                 await asyncio.sleep(0)

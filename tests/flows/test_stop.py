@@ -13,6 +13,7 @@ from flows import pipeline
 from memory.state import Ledger
 from tests.flows.home import CANARY, Home, child
 from tests.memory.llm.loopback import Provider, Say, completion
+from tests.plugins.pace import within
 
 SESSIONS = ("apples", "pears", "plums", "figs", "dates", "limes")
 SOON = 5.0
@@ -31,7 +32,7 @@ async def slow_provider() -> AsyncIterator[Provider]:
 
 async def asked(provider: Provider, times: int) -> None:
     """Waits until so many questions lie with the provider."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while len(provider.calls) < times:
             await asyncio.sleep(0.02)
 
@@ -50,10 +51,10 @@ async def test_a_signal_stops_a_run_within_seconds_and_every_attempt_is_given_ba
             assert {job.attempts for job in store.jobs.all("extract")} == {1}
         sent = time.monotonic()
         process.send_signal(number)
-        out, err = await asyncio.wait_for(process.communicate(), SOON)
+        out, err = await asyncio.wait_for(process.communicate(), 60)
         took = time.monotonic() - sent
     assert process.returncode == 130
-    assert took < SOON
+    assert took < within(SOON)
     assert len(slow_provider.calls) == 2
     with home.store() as store:
         jobs, (row,) = store.jobs.all("extract"), store.runs.last(2)
@@ -82,7 +83,7 @@ async def test_neither_the_pipeline_nor_a_command_imports_prefect(home: Home) ->
         "print([name for name in sys.modules if name.partition('.')[0] == 'prefect'], file=sys.stderr)"
     )
     async with child(home, "-c", code) as process:
-        out, err = await asyncio.wait_for(process.communicate(), 30)
+        out, err = await asyncio.wait_for(process.communicate(), 60)
     assert process.returncode == 0, err
     assert out.startswith(b"{")
     assert err.decode().strip() == "[]"
