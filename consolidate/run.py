@@ -264,8 +264,9 @@ async def _attempt(
 ) -> Published:
     manifest = selection.manifest
     total = len(selection.chosen)
-    changes = f"{len(diff.added)} new, {len(diff.changed)} changed, {len(manifest.removed)} removed"
-    runtime.progress(Step("consolidate", f"{counted(total, 'source')}: {changes}"))
+    gone = len(manifest.removed)
+    says = f"{counted(total, 'source')}: {len(diff.added)} new, {len(diff.changed)} changed, {gone} removed"
+    runtime.progress(Step("consolidate", says))
     previous = _confirmed(runtime, last)
     secrets = runtime.redactor
     sources = _sources(selection)

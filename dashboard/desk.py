@@ -25,7 +25,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from markupsafe import Markup, escape
 
 from consolidate.service import LongMemory
-from dashboard import i18n
+from dashboard import i18n, sayings
 from dashboard.errors import CsrfError
 from dashboard.i18n import Language
 from dashboard.ports import HostSetup, Planner, Runs, no_planner
@@ -148,6 +148,13 @@ class Visitor:
         clean = {name: plain(one, self.redactor) if isinstance(one, str) else one for name, one in values.items()}
         return self.t(key, **clean)
 
+    def own(self, text: str) -> str:
+        """What the program says of itself, in the visitor's language."""
+        return sayings.own(self.language, text)
+
+    def _said(self, key: str, values: Mapping[str, Any]) -> str:
+        return self.t(key, **{name: self.own(one) if name == "says" else one for name, one in values.items()})
+
     def word(self, prefix: str, value: str | None) -> str:
         """The word for a value of the data, as a reason; the value itself where the catalog has none."""
         key = f"{prefix}.{value or 'none'}"
@@ -172,6 +179,7 @@ class Visitor:
                 "word": self.word,
                 "s": self.shown,
                 "prose": self.prose,
+                "own": lambda text: self.shown(self.own(str(text))),
                 "when": self.when,
                 "ago": self.ago,
                 "language": self.language,
@@ -182,7 +190,7 @@ class Visitor:
                 "here": self.here,
                 "csrf": self.csrf,
                 "csrf_field": Markup('<input type="hidden" name="{}" value="{}">').format(CSRF_FIELD, self.csrf),
-                "said": None if said is None else self.t(said[0], **said[1]),
+                "said": None if said is None else self._said(*said),
                 "needs_login": self.desk.guard.token is not None,
                 **context,
             }

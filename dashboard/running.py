@@ -121,7 +121,7 @@ def telling(visitor: Visitor, run: LiveRun) -> dict[str, Any]:
     return {
         "id": run.run_id,
         "stage": visitor.word("stage", run.stage),
-        "what": plain(run.what, visitor.redactor),
+        "what": plain(visitor.own(run.what), visitor.redactor),
         "count": count,
         "done": min(run.done, run.total),
         "total": run.total,

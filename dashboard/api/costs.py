@@ -76,29 +76,8 @@ def read_costs(look: AnyLook, days: Annotated[int, Query(ge=1, le=366)] = 30) ->
         by_stage=[_sum(one) for one in ledger.spend("stage", days=days)],
         by_model=[_sum(one) for one in ledger.spend("model", days=days)],
         by_project=[_sum(one) for one in ledger.spend("project", days=days)],
-        by_day=[
-            DayAndStage(
-                day=one.day,
-                stage=one.stage,
-                requests=one.requests,
-                tokens=one.tokens,
-                money=one.money,
-                unpriced=one.unpriced,
-            )
-            for one in daily(look.store, f"{now - timedelta(days=days - 1):%Y-%m-%d}")
-        ],
-        ceilings=[
-            Ceiling(
-                name=one.name,
-                of=one.of,
-                limit=one.limit,
-                used=one.used,
-                shut=one.shut,
-                frees=one.frees,
-                project=one.project,
-            )
-            for one in ledger.ceilings()
-        ],
+        by_day=[DayAndStage.filled(one) for one in daily(look.store, f"{now - timedelta(days=days - 1):%Y-%m-%d}")],
+        ceilings=[Ceiling.filled(one) for one in ledger.ceilings()],
         unpriced_models=ledger.unpriced_models(days=days),
     )
 

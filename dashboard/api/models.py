@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, Self
+
 from pydantic import BaseModel, ConfigDict
 
 
@@ -9,6 +11,12 @@ class Answer(BaseModel):
     """Root of every answer."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @classmethod
+    def filled(cls, source: object, **others: Any) -> Self:
+        """Filled from what has fields of these names; `others` are those it has under another name, or not at all."""
+        named = {name: getattr(source, name) for name in cls.model_fields if name not in others}
+        return cls(**named, **others)
 
 
 class Problem(Answer):

@@ -249,7 +249,7 @@ def delete_entry(look: AnyLook, scope: Scope, entry: Name, project: Project = ""
 
 def _check(look: AnyLook, text: str, complaint: str) -> Check:
     if complaint:
-        return Check(ok=False, says=plain(complaint, look.redactor))
+        return Check(ok=False, says=plain(look.own(complaint), look.redactor))
     rules = keeping.struck(look, text)
     if rules:
         return Check(ok=True, says=look.t("notes.would_strike", rules=", ".join(rules)))

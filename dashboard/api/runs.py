@@ -138,22 +138,7 @@ def read_runs(
 def read_live(visitor: AnyVisitor) -> list[Live]:
     """What goes on now, whoever started it; no older than half a second."""
     return [
-        Live(
-            run=run.run_id,
-            trigger=run.trigger,
-            stage=run.stage,
-            what=plain(run.what, visitor.redactor),
-            done=run.done,
-            total=run.total,
-            requests=run.requests,
-            request_limit=run.request_limit,
-            input_tokens=run.input_tokens,
-            output_tokens=run.output_tokens,
-            money=run.money,
-            started=run.started,
-            updated=run.updated,
-            deadline=run.deadline,
-        )
+        Live.filled(run, run=run.run_id, what=plain(run.what, visitor.redactor))
         for run in watch_of(visitor.request).running()
     ]
 
@@ -192,17 +177,7 @@ def plan_run(look: AnyLook, wish: Wish) -> Plan:
     """Looks at the sessions on disk and bounds the cost of a run; calls no model."""
     _check(look, wish)
     found = look.desk.planner(stage=wish.stage, rollouts=wish.rollouts)
-    return Plan(
-        rollouts=list(found.rollouts),
-        waiting=found.waiting,
-        skipped=dict(found.skipped),
-        sources=found.sources,
-        model=found.model,
-        requests=found.requests,
-        input_tokens=found.input_tokens,
-        output_tokens=found.output_tokens,
-        money=found.money,
-    )
+    return Plan.filled(found)
 
 
 @router.post("/runs/{run_id}/cancel", dependencies=CHANGING)
@@ -228,16 +203,10 @@ def _plain(value: Any, look: AnyLook) -> Any:
 
 def _run(one: Past) -> Run:
     row = one.row
-    return Run(
+    return Run.filled(
+        one,
         run=row.run_id,
         trigger=row.trigger,
-        state=one.state,
         started=row.started,
         finished=row.finished,
-        kept=one.kept,
-        failed=one.failed,
-        version=one.version,
-        requests=one.requests,
-        tokens=one.tokens,
-        money=one.money,
     )

@@ -180,7 +180,7 @@ def check_setting(visitor: AnyVisitor, value: ValueToCheck) -> Check:
     """Whether a value could be written; the other settings as they are."""
     complaint = options.complaint(options.known(visitor.desk.load()), value.name, value.text)
     if complaint:
-        return Check(ok=False, says=plain(complaint, visitor.redactor))
+        return Check(ok=False, says=plain(visitor.own(complaint), visitor.redactor))
     missing = options.missing_folders(value.name, value.text)
     if missing:
         return Check(ok=True, says=visitor.told("settings.no_folder", paths=", ".join(missing)))
@@ -204,17 +204,7 @@ def test_model(look: AnyLook, role: Role) -> Tested:
 @router.get("/hosts")
 def read_hosts(visitor: AnyVisitor) -> list[HostSetting]:
     """The coding agents of this machine."""
-    return [
-        HostSetting(
-            host=one.host,
-            found=one.found,
-            version=one.version,
-            installed=one.installed,
-            says=one.says,
-            files=list(one.files),
-        )
-        for one in visitor.desk.hosts.states()
-    ]
+    return [HostSetting.filled(one) for one in visitor.desk.hosts.states()]
 
 
 @router.post("/hosts/{host}/{deed}", dependencies=CHANGING)
@@ -227,10 +217,7 @@ def set_host_up(visitor: AnyVisitor, host: HostName, deed: Literal["install", "u
 @router.get("/doctor")
 def read_findings(visitor: AnyVisitor) -> list[FindingAnswer]:
     """Looks at everything kept on disk, changes nothing."""
-    return [
-        FindingAnswer(level=one.level, check=one.check, says=one.says, means=one.means, mend=one.mend)
-        for one in diagnose(visitor.desk.load(), visitor.desk.clock)
-    ]
+    return [FindingAnswer.filled(one) for one in diagnose(visitor.desk.load(), visitor.desk.clock)]
 
 
 @router.post("/doctor/fix", dependencies=CHANGING)
@@ -246,16 +233,7 @@ def fix(visitor: AnyVisitor) -> Lines:
 def preview_clear(look: AnyLook) -> Preview:
     """What a clear would take away."""
     found = look.long_memory(recover=False).preview_clear()
-    return Preview(
-        store=look.settings.store,
-        summary=found.summary,
-        sources=found.sources,
-        notes=found.notes,
-        versions=found.versions,
-        files=found.files,
-        bytes=found.bytes,
-        sessions_kept=found.sessions_kept,
-    )
+    return Preview.filled(found, store=look.settings.store)
 
 
 @router.post("/clear", dependencies=CHANGING)
@@ -264,14 +242,4 @@ def clear(look: AnyLook, confirmation: Confirmation) -> Cleared:
     if confirmation.store != look.settings.store:
         raise UsageError("That is not the name of this store.", hint="Nothing was cleared.")
     report = look.long_memory().clear()
-    return Cleared(
-        clean=report.clean,
-        generation=report.generation,
-        files_left=report.files_left,
-        rows_left=report.rows_left,
-        versions_left=report.versions_left,
-        index_left=report.index_left,
-        set_aside_left=report.set_aside_left,
-        old_folders_left=report.old_folders_left,
-        unscrubbed=report.unscrubbed,
-    )
+    return Cleared.filled(report)

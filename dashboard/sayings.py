@@ -1,0 +1,149 @@
+"""What the program says of itself, in the language of a page: errors, findings of the doctor, what a run tells.
+
+The English text is the key, with its fields by number, as in the source:
+
+    {"{0} is larger than {1} bytes.": "{0} 大于 {1} 字节。"}
+
+So what a row of the database or the service kept in English is told in Chinese, too, and what `said/` lacks stays
+English. A test reads the source and finds the texts that a page may show and no file here holds, and those that nobody
+says any more. `{0:n}` is the number a field begins with (`3 rules`). `system.json` holds what comes from elsewhere.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import string
+from collections.abc import Mapping
+from functools import cache, lru_cache
+from importlib import resources
+from typing import Any, NamedTuple
+
+from dashboard.i18n import Language
+
+MAX_TEXT = 4_000
+"""Longer ones are left as they are."""
+MAX_DEPTH = 3
+_FIELD = re.compile(r"\{(\w+)\}")
+_END = re.compile(r"(?<=[.!?])\s+")
+_WIDE = re.compile(r"[\u3000-\u303f\uff00-\uffef]\Z")
+
+
+def own(language: Language, text: str) -> str:
+    """A text of the program's own in a language; as it is where there is no other."""
+    if language == "en" or not text or len(text) > MAX_TEXT:
+        return text
+    return _told(text)
+
+
+@cache
+def catalog() -> Mapping[str, str]:
+    """English -> Chinese. Raises ValueError for a text that two files hold with two meanings."""
+    found: dict[str, str] = {}
+    folder = resources.files("dashboard").joinpath("said")
+    for file in sorted(folder.iterdir(), key=lambda entry: entry.name):
+        if not file.name.endswith(".json"):
+            continue
+        for key, text in json.loads(file.read_text(encoding="utf-8")).items():
+            if found.setdefault(key, text) != text:
+                raise ValueError(f"{file.name}: another file says it otherwise: {key}")
+    return found
+
+
+class _Pattern(NamedTuple):
+    """`needs` is its longest piece: what lacks it needs no closer look."""
+
+    needs: str
+    matches: re.Pattern[str]
+    names: tuple[str, ...]
+    text: str
+
+
+@cache
+def _patterns() -> list[_Pattern]:
+    """Texts with fields, those first that leave least to the fields."""
+    made = []
+    for key, text in catalog().items():
+        pieces = _FIELD.split(key)
+        names = tuple(pieces[1::2])
+        if names:
+            pattern = "(.*?)".join(re.escape(piece) for piece in pieces[::2])
+            made.append(
+                (
+                    len(names),
+                    -len(key),
+                    _Pattern(max(pieces[::2], key=len), re.compile(pattern, re.DOTALL), names, text),
+                )
+            )
+    return [pattern for *_, pattern in sorted(made, key=lambda one: one[1] + 8 * one[0])]
+
+
+@lru_cache(maxsize=2_048)
+def _told(text: str) -> str:
+    told = _sentences(text)
+    if told is None:
+        told = _sentence(text)
+    if told is None:  # what is known of it, the rest as it is
+        pieces = [_sentence(piece) or piece for piece in _END.split(text)]
+        told = ""
+        for piece in pieces:
+            told = _joined(told, piece)
+    return told
+
+
+def _sentences(text: str) -> str | None:
+    """Some sentences, each of which is known; None where one is not."""
+    for end in _END.finditer(text):
+        first = _sentence(text[: end.start()])
+        if first is not None:
+            rest = text[end.end() :]
+            others = _sentences(rest) or _sentence(rest)
+            if others is not None:
+                return _joined(first, others)
+    return None
+
+
+def _sentence(text: str) -> str | None:
+    """A text as it is, or what was made a sentence of by a capital letter and a full stop."""
+    told = _one(text, 0)
+    if told is None and text.endswith("."):
+        told = _one(text[:-1], 0) or _one(text[0].lower() + text[1:-1], 0)
+        told = f"{told}。" if told is not None else None
+    return told
+
+
+def _joined(first: str, rest: str) -> str:
+    return f"{first}{'' if not first or _WIDE.search(first) else ' '}{rest}"
+
+
+def _one(text: str, depth: int) -> str | None:
+    exact = catalog().get(text)
+    if exact is not None:
+        return exact
+    for pattern in _patterns():
+        match = pattern.matches.fullmatch(text) if pattern.needs in text else None
+        if match:
+            values = dict(zip(pattern.names, match.groups(), strict=True))
+            return _FORMATTER.vformat(pattern.text, (), {name: _field(one, depth) for name, one in values.items()})
+    return None
+
+
+def _field(text: str, depth: int) -> str:
+    """A field may hold a text of ours again."""
+    if depth >= MAX_DEPTH or " " not in text:
+        return text
+    return _one(text, depth + 1) or text
+
+
+class _Formatter(string.Formatter):
+    def get_value(self, key: int | str, args: Any, kwargs: Mapping[str, Any]) -> Any:
+        return kwargs[str(key)]
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        if format_spec == "n":
+            number = re.match(r"[\d,.]*\d", str(value))
+            return number[0] if number else str(value)
+        return str(value)
+
+
+_FORMATTER = _Formatter()
