@@ -20,13 +20,11 @@ def path_of(topic: str, title: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Excerpt:
-    """One line or entry found.
-
-    `kind` is that of `recall.index.collect` (line, bullet, note, short, entry, evidence) or `session`, an entry of this
-    session; `scope` is `user` (every
-    project), `project` or `agent` (this session). `tier`, `topic`, `title` and `asked_by` are empty for what the tools
-    did not remember. A `superseded` line no longer holds; `successor` does.
+class Piece:
+    """A line or entry as it is shown. `kind` is that of `recall.index.collect` (line, bullet, note, short, entry,
+    evidence) or `session`, an entry of this session; `scope` is `user` (every project), `project` or `agent` (this
+    session). `tier`, `topic`, `title` and `asked_by` are empty for what the tools did not remember. A `superseded` line
+    no longer holds; `successor` does.
     """
 
     id: str
@@ -44,6 +42,11 @@ class Excerpt:
     date: str = ""
     superseded: bool = False
     successor: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt(Piece):
+    """One line or entry found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,26 +74,11 @@ class Remembered:
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
-    """The whole of one id, from `offset` on, at most `MAX_TEXT` code points; `next_offset` where it goes on."""
+class Text(Piece):
+    """The whole of one id, from an offset on, at most `MAX_TEXT` code points; `next_offset` where it goes on."""
 
-    id: str
-    kind: str
-    text: str
-    cut: bool = False
     next_offset: int | None = None
     total: int = 0
-    scope: str = ""
-    tier: str = ""
-    topic: str = ""
-    title: str = ""
-    asked_by: str = ""
-    citations: tuple[str, ...] = ()
-    source: str = ""
-    section: str = ""
-    date: str = ""
-    superseded: bool = False
-    successor: str = ""
 
 
 @dataclass(frozen=True, slots=True)
