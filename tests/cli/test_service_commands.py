@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from memory import locks, processes
 from memory.errors import UnknownReference, UsageError
 from memory.settings import Settings, load
 from tests.plugins.command_line import Slowwave
+from tests.plugins.ports import reserved
 
 
 @pytest.fixture
@@ -92,14 +92,15 @@ def test_a_running_service_and_its_problems_are_told_by_status(slowwave: Slowwav
         assert f"process {os.getpid()}" in slowwave("up").out
 
 
-def test_a_run_is_done_here_where_the_service_does_not_answer(slowwave: Slowwave, settings: Settings) -> None:
+def test_a_run_is_done_here_where_the_service_does_not_answer(
+    slowwave: Slowwave, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("flows.remote.RETRY_SECONDS", 0.3)
     place = Place(settings.home)
     place.make()
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        nobody = f"http://127.0.0.1:{probe.getsockname()[1]}/api"
     place.make_auth()
-    with locks.hold(place.lock, owner="service"):
+    with reserved() as port, locks.hold(place.lock, owner="service"):
+        nobody = f"http://127.0.0.1:{port}/api"
         place.say(State(os.getpid(), processes.born(os.getpid()), "2026-11-30T08:00:00Z", True, True, nobody))
         done = slowwave("run", "--limit", "0")
     assert done.code == 0

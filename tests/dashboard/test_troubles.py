@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import logging
+import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import httpx
 import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -20,6 +23,7 @@ from memory import locks
 from memory.runtime import open_runtime
 from memory.settings import load
 from tests.plugins.dashboard_site import Site
+from tests.plugins.ports import reserved
 
 SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 
@@ -108,29 +112,22 @@ def test_the_evidence_of_a_session_is_what_would_be_sent_and_nothing_is(site: Si
 
 
 def test_the_module_serves_by_itself_on_loopback(tmp_path: Path) -> None:
-    import os
-    import socket
-    import time
-
-    import httpx
-
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
     environment = {**os.environ, "SLOWWAVE_HOME": str(tmp_path / "data")}
-    child = subprocess.Popen(
-        [sys.executable, "-m", "dashboard", str(port)], env=environment, stderr=subprocess.PIPE, text=True
-    )
-    try:
-        end, text = time.monotonic() + 30, ""
-        while not text and time.monotonic() < end and child.poll() is None:
-            try:
-                text = httpx.get(f"http://127.0.0.1:{port}/memory", trust_env=False).text
-            except httpx.TransportError:
-                time.sleep(0.1)
-        assert "Nothing has been remembered yet" in text
-    finally:
-        child.terminate()
-        _, printed = child.communicate(timeout=20)
+    with reserved() as port:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "dashboard", str(port)], env=environment, stderr=subprocess.PIPE, text=True
+        )
+        try:
+            end, text = time.monotonic() + 60, ""
+            while not text and time.monotonic() < end and child.poll() is None:
+                try:
+                    text = httpx.get(f"http://127.0.0.1:{port}/memory", trust_env=False).text
+                except httpx.TransportError:
+                    time.sleep(0.1)
+            assert "Nothing has been remembered yet" in text
+        finally:
+            child.terminate()
+            _, printed = child.communicate(timeout=60)
     assert printed.strip() == f"http://127.0.0.1:{port}/"
 
 

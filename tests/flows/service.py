@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -19,8 +18,9 @@ from typing import Any
 import httpx
 
 from tests.flows.home import ROOT, Home
+from tests.plugins.ports import reserved
 
-START_SECONDS = 60
+START_SECONDS = 120
 """A fresh server creates its database first: about 15 s on two idle cores."""
 
 SERVE = ("-m", "flows.deployments")
@@ -47,9 +47,9 @@ class Service:
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
         """One request to Prefect's API; a server that is busy is asked again, as its clients do."""
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 30
         while True:
-            reply = httpx.request(method, f"{self.url}{path}", json=body, timeout=10, trust_env=False)
+            reply = httpx.request(method, f"{self.url}{path}", json=body, timeout=30, trust_env=False)
             if reply.status_code != 503 or time.monotonic() > deadline:
                 reply.raise_for_status()
                 return reply.json() if reply.content else None
@@ -76,7 +76,7 @@ class Service:
     async def task_runs(self, run: str, *, count: int) -> list[Any]:
         """The flow run's task runs once so many have ended; the server hears of them a moment later."""
         wanted = {"flow_runs": {"id": {"any_": [run]}}}
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while True:
                 found: list[Any] = await asyncio.to_thread(self.call, "POST", "/task_runs/filter", wanted)
                 ended = [one for one in found if one["state_type"] in {"COMPLETED", "FAILED", "CANCELLED", "CRASHED"}]
@@ -100,7 +100,7 @@ class Service:
         """`python ARGUMENTS`, as a user would type it."""
         return subprocess.run(
             [sys.executable, *arguments],
-            cwd=ROOT, env=self.environment, capture_output=True, text=True, timeout=90, check=False,
+            cwd=ROOT, env=self.environment, capture_output=True, text=True, timeout=180, check=False,
         )  # fmt: skip
 
     def holding(self, word: str) -> list[Path]:
@@ -113,9 +113,11 @@ class Service:
 @contextmanager
 def running(home: Home, **settings: str) -> Iterator[Service]:
     """Starts the server and the service; ends both, and whatever they started, by their ids."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    with reserved() as port:
+        yield from _running(home, port, settings)
+
+
+def _running(home: Home, port: int, settings: dict[str, str]) -> Iterator[Service]:
     prefect_home, logs = home.folder / "prefect", home.folder / "logs"
     logs.mkdir()
     environment = home.environment(
@@ -148,7 +150,7 @@ def _process(service: Service, name: str, *arguments: str) -> Iterator[subproces
         finally:
             process.send_signal(signal.SIGTERM)
             try:
-                process.wait(15)
+                process.wait(30)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()

@@ -8,7 +8,6 @@ import itertools
 import os
 import pwd
 import shutil
-import socket
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
@@ -21,6 +20,7 @@ from memory.model import Boundary, Host, Outcome, RolloutId
 from memory.settings import Settings, StateSettings
 from memory.state import Lease, OutputRow, Refused, RolloutRow, Store
 from memory.testing import FrozenClock
+from tests.plugins.ports import reserved
 
 _numbers = itertools.count(1)
 
@@ -57,15 +57,12 @@ def postgres_url() -> Iterator[str]:
     account = _account()
     if account is None and os.geteuid() == 0:
         pytest.skip("PostgreSQL does not run as root and there is no other account")
-    with tempfile.TemporaryDirectory(prefix="slowwave-pg-") as folder:
+    with tempfile.TemporaryDirectory(prefix="slowwave-pg-") as folder, reserved() as port:
         data = Path(folder) / "data"
         data.mkdir(mode=0o700)
         if account is not None:
             shutil.chown(folder, account)
             shutil.chown(data, account)
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
 
         def run(*command: str) -> None:
             subprocess.run(command, check=True, user=account, cwd=folder, capture_output=True, timeout=60)
