@@ -14,6 +14,7 @@ from tests.flows import service as services
 from tests.flows.home import CANARY, ROOT, Home
 from tests.flows.service import Service
 from tests.memory.llm.loopback import KEY, Provider, Say, Seen, completion
+from tests.plugins.pace import within
 
 pytestmark = pytest.mark.server
 
@@ -107,17 +108,17 @@ async def a_second_run_is_refused_and_a_cancelled_one_gives_its_attempts_back(se
             extract={"repairs": 0, "concurrency": 2},
         )
         run = service.trigger(rollouts=[str(bad), str(slow)], extract_only=True)
-        async with asyncio.timeout(45):
+        async with asyncio.timeout(120):
             while not any("generic:slow" in json.dumps(call.body) for call in provider.calls):
                 await asyncio.sleep(0.1)
         (failed,) = [one for one in await service.task_runs(run, count=2) if "check" not in one["name"]]
 
-        second = await service.until(service.trigger(), "CANCELLED", seconds=20)
+        second = await service.until(service.trigger(), "CANCELLED", seconds=60)
         assert "concurrency limit" in second["state"]["message"]
 
         typed = await asyncio.to_thread(service.python, *CANCEL[:-1], run)
         assert typed.returncode == 0, typed.stderr
-        over = await service.until(run, "CANCELLED", "COMPLETED", "FAILED", "CRASHED", seconds=20)
+        over = await service.until(run, "CANCELLED", "COMPLETED", "FAILED", "CRASHED", seconds=60)
     finally:
         await provider.stop()
 
@@ -126,7 +127,7 @@ async def a_second_run_is_refused_and_a_cancelled_one_gives_its_attempts_back(se
         jobs = {name: store.jobs.get("extract", str(name)) for name in (bad, slow)}
     assert (over["state_type"], over["state"]["message"]) == ("CANCELLED", f"cancelled (run {row.run_id})")
     assert row.outcome == "cancelled"
-    assert service.seconds_between(run, "CANCELLING", "CANCELLED") < 10
+    assert service.seconds_between(run, "CANCELLING", "CANCELLED") < within(10)
     assert told(jobs[bad]) == ("failed", 1)
     assert told(jobs[slow]) == ("released", 0)
 

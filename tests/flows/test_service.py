@@ -26,6 +26,7 @@ from memory.state import RunRow
 from recall.snapshot import Files
 from tests.flows.home import CANARY, ROOT, Home
 from tests.memory.llm.loopback import KEY, Provider, Say, completion
+from tests.plugins.pace import within
 
 pytestmark = [pytest.mark.server, pytest.mark.deep]
 
@@ -52,7 +53,7 @@ class Service:
             text=True,
         )  # fmt: skip
 
-    def type(self, *arguments: str, seconds: float = 90) -> tuple[int, str, str]:
+    def type(self, *arguments: str, seconds: float = 180) -> tuple[int, str, str]:
         """A command to its end: exit code, what it prints, what it says beside."""
         with self.start(*arguments) as process:
             out, err = process.communicate(timeout=seconds)
@@ -135,8 +136,8 @@ async def slow_model(service: Service) -> AsyncIterator[Provider]:
 
 async def going(service: Service, provider: Provider, *, calls: int = 1) -> live.LiveRun:
     """The run that waits for the model."""
-    await until(lambda: len(provider.calls) >= calls, 30)
-    found: list[live.LiveRun] = await until(lambda: live.running(service.home.data), 10)
+    await until(lambda: len(provider.calls) >= calls, 120)
+    found: list[live.LiveRun] = await until(lambda: live.running(service.home.data), 60)
     (run,) = found
     return run
 
@@ -238,14 +239,14 @@ async def test_a_prefect_server_of_the_users_own_is_used_and_left_running(servic
 @pytest.mark.fault("X14")
 async def test_the_schedule_wakes_a_run_and_a_change_of_it_holds_without_a_restart(service: Service) -> None:
     assert service.remote.service().schedule == "every 1 minutes"
-    row = await until(lambda: next((row for row in service.rows() if row.trigger == "schedule"), None), 75)
-    await until(lambda: not live.running(service.home.data), 15)
+    row = await until(lambda: next((row for row in service.rows() if row.trigger == "schedule"), None), 240)
+    await until(lambda: not live.running(service.home.data), 60)
     assert service.rows()[0].outcome in {"nothing", "deferred"}
     assert row.detail is not None
     coming = service.remote.service().next_run
     assert coming is not None
     service.configure()
-    await until(lambda: service.remote.service().schedule == "off", 15)
+    await until(lambda: service.remote.service().schedule == "off", 60)
     assert service.remote.service().next_run is None
 
 
@@ -258,10 +259,10 @@ async def test_a_wake_up_of_a_hook_becomes_a_run_within_seconds(service: Service
     before, began = len(service.rows()), time.monotonic()
     service.wake("one")
     service.wake("two")
-    run = await until(lambda: next(iter(live.running(service.home.data)), None), 12)
+    run = await until(lambda: next(iter(live.running(service.home.data)), None), 60)
     assert run.trigger == "hook"
-    assert time.monotonic() - began < 10
-    await until(lambda: not live.running(service.home.data), 20)
+    assert time.monotonic() - began < within(10)
+    await until(lambda: not live.running(service.home.data), 60)
     rows = service.rows()
     assert len(rows) == before + 1
     assert rows[0].trigger == "hook"
@@ -285,8 +286,8 @@ async def test_what_comes_while_one_runs_is_taken_along_and_one_command_stops_it
         # What the button of the dashboard calls is what the command calls.
         code, out, _ = await service.typed("cancel")
         assert (code, run.run_id in out) == (0, True)
-        await until(lambda: not live.running(service.home.data), 5)
-        assert time.monotonic() - began < 5
+        await until(lambda: not live.running(service.home.data), 60)
+        assert time.monotonic() - began < within(5)
         code, out, err = await first
         assert code == 130
         assert "generic:plums: stopped before it finished; the attempt was given back" in out
@@ -302,7 +303,7 @@ async def test_a_run_is_stopped_from_prefects_page_and_from_the_terminal_within_
     service: Service, way: str
 ) -> None:
     # The wake-up of the last test is answered first.
-    await until(lambda: not list(service.place.spool.glob("wake-*")) and not live.running(service.home.data), 40)
+    await until(lambda: not list(service.place.spool.glob("wake-*")) and not live.running(service.home.data), 120)
     service.home.write(way)
     async with slow_model(service) as provider:
         typed = service.start("run", "--extract-only", "--rollout", f"generic:{way}") if way == "terminal" else None
@@ -317,16 +318,16 @@ async def test_a_run_is_stopped_from_prefects_page_and_from_the_terminal_within_
             with service.api() as api:
                 body = {"state": {"type": "CANCELLING", "name": "Cancelling"}, "force": False}
                 await asyncio.to_thread(api.call, "POST", f"/flow_runs/{run.prefect_run}/set_state", body)
-        await until(lambda: not live.running(service.home.data), 6)
-        assert time.monotonic() - began < 5
+        await until(lambda: not live.running(service.home.data), 60)
+        assert time.monotonic() - began < within(5)
         if typed is not None:
-            out, err = await asyncio.to_thread(typed.communicate, timeout=20)
+            out, err = await asyncio.to_thread(typed.communicate, timeout=60)
             assert (typed.returncode, "stopping" in err) == (130, True), (out, err)
     (row,) = [row for row in service.rows() if row.run_id == run.run_id]
     assert row.outcome == "cancelled"
     assert service.attempts(way) == ("released", 0)
     with service.api() as api:
-        ended = await until(lambda: (found := api.flow_run(str(run.prefect_run))).ended and found, 10)
+        ended = await until(lambda: (found := api.flow_run(str(run.prefect_run))).ended and found, 60)
     assert ended.state == "CANCELLED"
 
 
@@ -343,7 +344,7 @@ async def test_each_process_comes_back_after_kill_9_and_a_run_ends_with_its_work
         worker = before.process("worker")
         assert worker is not None
         os.kill(worker.pid, signal.SIGKILL)
-        await until(lambda: not live.running(service.home.data), 10)
+        await until(lambda: not live.running(service.home.data), 60)
     for one in before.processes:
         if one.name != "worker":
             os.kill(one.pid, signal.SIGKILL)
@@ -361,7 +362,7 @@ async def test_each_process_comes_back_after_kill_9_and_a_run_ends_with_its_work
     assert row.outcome == "cancelled"
     assert service.attempts("grapes") == ("released", 0)
     with service.api() as api:
-        await until(lambda: api.flow_run(str(run.prefect_run)).ended, 75)
+        await until(lambda: api.flow_run(str(run.prefect_run)).ended, 240)
 
 
 @pytest.mark.fault("O37", "X23")
@@ -373,8 +374,8 @@ async def test_kill_9_of_everything_in_a_run_leaves_no_process_and_the_next_up_c
         state = service.state()
         for pid in (run.pid, state.pid):
             os.kill(pid, signal.SIGKILL)
-        await until(lambda: not any(one.lives for one in state.processes), 15)
-        await until(lambda: not ours(service), 10)
+        await until(lambda: not any(one.lives for one in state.processes), 60)
+        await until(lambda: not ours(service), 60)
         code, _, err = await service.typed("status")
         assert code == 0, err
     code, _, err = await service.typed("up", "-d")
@@ -384,7 +385,7 @@ async def test_kill_9_of_everything_in_a_run_leaves_no_process_and_the_next_up_c
     assert row.outcome == "failed"
     assert row.detail["error"] == "killed: Its process ended without a word."
     with service.api() as api:
-        ended = await until(lambda: (found := api.flow_run(str(run.prefect_run))).ended and found, 75)
+        ended = await until(lambda: (found := api.flow_run(str(run.prefect_run))).ended and found, 240)
     assert ended.state == "CRASHED"
     assert run.run_id in service.place.log.read_text()
 
