@@ -12,6 +12,13 @@ from cli.main import main
 from tests.plugins.command_line import CONFIG, SAMPLES
 from tests.plugins.dashboard_site import Site, serving
 
+TOKEN = "token-of-the-api-test"
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """The edges of the API are worked out at once where they are collected: only where they are asked."""
+    return True if collection_path.name == "test_api_edges.py" and "not torture" in config.option.markexpr else None
+
 
 def _home(folder: Path) -> Path:
     folder.mkdir(mode=0o700)
@@ -43,6 +50,13 @@ def empty_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 def read_site(tmp_path_factory: pytest.TempPathFactory, finished: Path) -> Iterator[Site]:
     """As `site`, shared by the tests that only read."""
     with serving(Path(shutil.copytree(finished, tmp_path_factory.mktemp("read") / "data"))) as site:
+        yield site
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory, finished: Path) -> Iterator[Site]:
+    """A dashboard to be asked anything, with a token in place of CSRF."""
+    with serving(Path(shutil.copytree(finished, tmp_path_factory.mktemp("api") / "data")), token=TOKEN) as site:
         yield site
 
 

@@ -4,75 +4,25 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-import schemathesis
-from hypothesis import HealthCheck, Phase, settings
-from schemathesis.config import SchemathesisConfig
-from schemathesis.specs.openapi.checks import positive_data_acceptance
 
-from dashboard.app import create_app
-from dashboard.security import MAX_BODY
-from memory.clock import SystemClock
-from memory.settings import load
-from tests.plugins.dashboard_site import Recorder, Site, serving
+from tests.dashboard import described
+from tests.plugins.dashboard_site import Site, serving
 
-TOKEN = "token-of-the-api-test"
 PROBLEM = "application/problem+json"
 
 
-def _schema(*, boundaries: bool) -> Any:
-    """The description; with `boundaries` every operation is also asked with the edges of each of its values."""
-    ports = Recorder()
-    app = create_app(load, runs=ports, hosts=ports, clock=SystemClock())
-    phases = SchemathesisConfig.from_dict({"phases": {"coverage": {"enabled": boundaries}}})
-    return schemathesis.openapi.from_dict(app.openapi(), config=phases)
-
-
-@pytest.fixture(scope="module")
-def target(tmp_path_factory: pytest.TempPathFactory, finished: Path) -> Iterator[Site]:
-    """A dashboard to be asked anything, with a token in place of CSRF."""
-    with serving(Path(shutil.copytree(finished, tmp_path_factory.mktemp("api") / "data")), token=TOKEN) as site:
-        yield site
-
-
-schema = _schema(boundaries=False)
-
-
-def _judge(case: Any, target: Site) -> None:
-    # A text may fit the description and still be no note: an empty one, one that is a secret and nothing else.
-    response = case.call(base_url=target.origin, headers={"authorization": f"Bearer {TOKEN}"})
-    if response.status_code == 413:  # which schemathesis does not take for a refusal
-        assert len(response.request.body) > MAX_BODY
-        return
-    case.validate_response(response, excluded_checks=[positive_data_acceptance])
-
-
-def _examples(number: int) -> Any:
-    return settings(
-        max_examples=number,
-        deadline=None,
-        derandomize=True,
-        phases=[Phase.explicit, Phase.generate],
-        suppress_health_check=list(HealthCheck),
-    )
+schema = described.schema(boundaries=False)
 
 
 @schema.parametrize()  # type: ignore[untyped-decorator]
-@_examples(4)  # type: ignore[untyped-decorator]
+@described.examples(4)  # type: ignore[untyped-decorator]
 def test_every_answer_is_one_the_description_names(case: Any, target: Site) -> None:
-    _judge(case, target)
-
-
-@pytest.mark.torture
-@_schema(boundaries=True).parametrize()  # type: ignore[untyped-decorator]
-@_examples(20)  # type: ignore[untyped-decorator]
-def test_every_answer_is_one_the_description_names_at_the_edges_too(case: Any, target: Site) -> None:
-    _judge(case, target)
+    described.judge(case, target)
 
 
 def test_every_operation_is_versioned_and_names_its_errors() -> None:
