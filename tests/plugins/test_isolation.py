@@ -42,7 +42,8 @@ def test_a_run_with_a_key_in_the_environment_passes_none_on(tmp_path: Path) -> N
         "    assert os.environ['SLOWWAVE_CORPUS'] == '/somewhere'\n",
         encoding="utf-8",
     )
-    said = {"OPENAI_API_KEY": "sk-x", "OPENAI_BASE_URL": "http://x", "SLOWWAVE_CORPUS": "/somewhere"}
+    alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    said = alone | {"OPENAI_API_KEY": "sk-x", "OPENAI_BASE_URL": "http://x", "SLOWWAVE_CORPUS": "/somewhere"}
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)],
         env={**os.environ, **said, "PYTHONPATH": str(root)},

@@ -40,15 +40,14 @@ class TestMany:
 
 def run(folder: Path, suite: str, *options: str) -> str:
     (folder / "conftest.py").write_text('pytest_plugins = ["tests.plugins.req_report"]\n', encoding="utf-8")
-    (folder / "pytest.ini").write_text(
-        "[pytest]\nasyncio_default_fixture_loop_scope = function\nmarkers =\n  req(x)\n  fault(x)\n", encoding="utf-8"
-    )
+    (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n  req(x)\n  fault(x)\n", encoding="utf-8")
     (folder / "test_it.py").write_text(suite, encoding="utf-8")
     listed = [{"id": f"Z00{n}", "category": "long", "force": "MUST"} for n in range(1, 6)]
     listed.append({"id": "Z006", "category": "long", "force": "CONTEXT"})
     (folder / "rows.json").write_text(json.dumps(listed), encoding="utf-8")
     (folder / "faults.md").write_text("### A. Jobs\n\n| id |\n|---|\n| M9 | x |\n| M12 | x |\n", encoding="utf-8")
-    said = {"SLOWWAVE_REQUIREMENTS": str(folder / "rows.json"), "SLOWWAVE_FAULTS": str(folder / "faults.md")}
+    alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    said = alone | {"SLOWWAVE_REQUIREMENTS": str(folder / "rows.json"), "SLOWWAVE_FAULTS": str(folder / "faults.md")}
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options, str(folder)],
         env={**os.environ, **said, "PYTHONPATH": str(Path(__file__).parents[2])},
@@ -61,7 +60,7 @@ def run(folder: Path, suite: str, *options: str) -> str:
     return done.stdout or done.stderr
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "xdist"])
+@pytest.mark.parametrize("workers", [(), ("-p", "xdist", "-n", "2")], ids=["alone", "xdist"])
 def test_the_report_says_what_is_proven_broken_skipped_and_untested(workers: tuple[str, ...], tmp_path: Path) -> None:
     said = run(tmp_path, SUITE, "--req-report", "--req-report-json", "out.json", *workers)
     report = [line.strip() for line in said.splitlines()]
