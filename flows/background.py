@@ -24,6 +24,7 @@ _Function: TypeAlias = Callable[..., Awaitable[Any]]
 
 AT_ONCE = 10
 """Tasks that run at the same time: docket's own measure."""
+LISTENER_SECONDS = 30.0
 
 _log = logging.getLogger("prefect.server.background")
 
@@ -49,6 +50,35 @@ def install() -> bool:
         yield
 
     server.__dict__.update(Docket=BackgroundTasks, background_worker=worker)
+    return True
+
+
+def patient_streams() -> bool:
+    """Whoever listens to Prefect's events (each worker does) is looked after every half minute, not every second. An
+    event is passed on at once, as before; only a listener that went away without a word is noticed later."""
+    try:
+        stream = importlib.import_module("prefect.server.events.stream")
+        subscribed = stream.subscribed
+        _ = stream.events
+    except (ImportError, AttributeError):
+        return False
+
+    @asynccontextmanager
+    async def events(filter: Any) -> AsyncIterator[AsyncIterator[Any]]:
+        async with subscribed(filter) as queue:
+
+            async def consume() -> AsyncIterator[Any]:
+                while True:
+                    try:
+                        async with asyncio.timeout(LISTENER_SECONDS):
+                            event = await queue.get()
+                    except TimeoutError:
+                        event = None  # the caller looks whether its listener is still there
+                    yield event
+
+            yield consume()
+
+    stream.__dict__["events"] = events
     return True
 
 

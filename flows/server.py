@@ -29,6 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from memory.serving import QuietServer
 
     background.install()
+    background.patient_streams()
     config = uvicorn.Config(
         create_app(final=True),
         host="127.0.0.1",

@@ -8,14 +8,17 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 from docket import CurrentDocket, CurrentWorker, Depends, Docket, Perpetual, Retry, Timeout, Worker
 
-from flows.background import AT_ONCE, BackgroundTasks, understood
+from flows.background import AT_ONCE, BackgroundTasks, patient_streams, understood
 from flows.place import Place
 from flows.prefect_environment import for_server
 
@@ -229,10 +232,42 @@ def test_what_a_task_may_ask_for_is_known_beforehand() -> None:
     assert not understood(bounded)
 
 
+async def test_an_event_reaches_its_listener_at_once_and_a_silent_one_is_looked_after_seldom(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    queue: asyncio.Queue[str] = asyncio.Queue()
+    left: list[str] = []
+
+    @asynccontextmanager
+    async def subscribed(what: str) -> AsyncIterator[asyncio.Queue[str]]:
+        yield queue
+        left.append(what)
+
+    stream: Any = ModuleType("prefect.server.events.stream")
+    stream.subscribed, stream.events = subscribed, None
+    monkeypatch.setitem(sys.modules, stream.__name__, stream)
+    assert patient_streams()
+    async with stream.events("mine") as listened:
+        queue.put_nowait("event")
+        assert await anext(listened) == "event"
+        monkeypatch.setattr("flows.background.LISTENER_SECONDS", 0.01)
+        assert await anext(listened) is None
+        assert await anext(listened) is None
+    assert left == ["mine"]
+
+
+def test_a_prefect_without_such_streams_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream: Any = ModuleType("prefect.server.events.stream")
+    monkeypatch.setitem(sys.modules, stream.__name__, stream)
+    assert not patient_streams()
+    assert not hasattr(stream, "events")
+
+
 PROGRAM = """
 from flows import background
 assert background.install()
 import prefect.server.api.server as server, prefect.server.api.background_workers as workers
+assert background.patient_streams()
 assert server.Docket is background.BackgroundTasks
 from prefect.server.services import perpetual_services
 kept = perpetual_services.get_enabled_perpetual_services
