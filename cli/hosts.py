@@ -53,10 +53,22 @@ def install(names: list[str], *, as_json: bool) -> None:
             _print_findings(state)
     if served:
         learn(settings.home)
+    if report and not as_json and not failed:
+        line(_what_sessions_get(settings))
     if as_json:
         print_json(report)
     if failed:
         raise typer.Exit(1)
+
+
+def _what_sessions_get(settings: Settings) -> str:
+    """One line for who has just installed and wonders why there is nothing, or only half, of what he expects."""
+    mode = settings.memory.mode if settings.memory.enabled else "off"
+    change = f"change it in {settings.config_file}"
+    return {
+        "off": f"Memory is switched off, so sessions get nothing: {change} (memory.mode, memory.enabled).",
+        "short": f'Mode short: sessions get what you wrote down. memory.mode = "long" adds the summary; {change}.',
+    }.get(mode, "Mode long: sessions get what you wrote down and the lines of the summary for their project.")
 
 
 def uninstall(names: list[str], *, as_json: bool) -> None:
@@ -124,11 +136,16 @@ def doctor_findings(settings: Settings) -> list[Finding]:
         if state.state == "installed":
             found.append(Finding("ok", "hooks", f"{says}; last called {ago(called, now)}"))
         else:
-            means = "; ".join(one.text for one in state.findings) or "its sessions may get no memory"
+            means = "; ".join(one.text.rstrip(".") for one in state.findings) or "its sessions may get no memory"
             found.append(Finding("warning", "hooks", says, means, f"slowwave hosts install {host.name}"))
             continue
         found += [
-            Finding("warning", "hooks", f"{host.title}: {one.text}", "its sessions get no memory" if one.blocks else "")
+            Finding(
+                "warning",
+                "hooks",
+                f"{host.title}: {one.text.rstrip('.')}",
+                "its sessions get no memory" if one.blocks else "",
+            )
             for one in state.findings
         ]
     return found

@@ -81,13 +81,20 @@ def search(
     kinds = ("evidence",) if evidence else ()
     found = view.search(words, limit=min(limit, MAX_LIMIT), kinds=kinds, answers_only=not near)
     names = searcher.projects()
+    elsewhere = False
+    if not found.hits and not everything:  # that there is something is told, never what
+        others = searcher.view_of_user().search(words, limit=1, kinds=kinds, answers_only=not near)
+        elsewhere = bool(others.hits)
     if as_json:
         rows = [_as_json(hit, found, names) for hit in found.hits]
-        sys.stdout.write(
-            json.dumps({"query": words, "project": where, "hits": rows}, ensure_ascii=False, indent=2) + "\n"
-        )
+        answer = {"query": words, "project": where, "hits": rows, "elsewhere": elsewhere}
+        sys.stdout.write(json.dumps(answer, ensure_ascii=False, indent=2) + "\n")
     elif not found.hits:
-        sys.stdout.write(f"Nothing in memory answers this ({where}).{'' if near else ' What comes near: --near'}\n")
+        hints = (
+            " Another project has something: --all" if elsewhere else "",
+            "" if near else " What comes near: --near",
+        )
+        sys.stdout.write(f"Nothing in memory answers this ({where}).{'.'.join(hint for hint in hints if hint)}\n")
     else:
         colour = sys.stdout.isatty() and not variable("NO_COLOR")
         for place, hit in enumerate(found.hits, start=1):

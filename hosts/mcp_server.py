@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from mcp_types import (
         CallToolRequestParams,
         CallToolResult,
+        InputRequiredResult,
         ListResourcesResult,
         ListResourceTemplatesResult,
         ListToolsResult,
@@ -125,7 +126,7 @@ class MemoryServer:
             self.worker.start(self.desk.warm)
         return ListToolsResult(tools=shown)
 
-    async def call_tool(self, context: Context, params: CallToolRequestParams) -> CallToolResult:
+    async def call_tool(self, context: Context, params: CallToolRequestParams) -> CallToolResult | InputRequiredResult:
         """Never raises for what a tool meets: a model reads sentences, not codes of the protocol."""
         from mcp_types import CallToolResult, TextContent
 
@@ -137,8 +138,10 @@ class MemoryServer:
             client = client_of(context)
             if not client and getattr(given, "scope", "") == "agent":
                 raise UsageError("This client has no session, so nothing can be kept for one.", hint="Leave scope out.")
-            place = await self.places.of(context, client)
-
+            question = self.places.question(context, client, params)
+            if question is not None:
+                return question
+            place = await self.places.of(context, client, params)
             text = await self._within(lambda: self.desk.answer(client, place, tool, given))
             failed = False
         except SlowwaveError as error:
@@ -190,23 +193,28 @@ class MemoryServer:
         )
         return ListResourceTemplatesResult(resource_templates=[template])
 
-    async def read_resource(self, context: Context, params: ReadResourceRequestParams) -> ReadResourceResult:
+    async def read_resource(
+        self, context: Context, params: ReadResourceRequestParams
+    ) -> ReadResourceResult | InputRequiredResult:
         from mcp_types import ReadResourceResult, TextResourceContents
 
         from hosts import mcp_resources
 
         uri = str(params.uri)
-        text = await self._resource(context, partial(mcp_resources.read, uri=uri))
+        question = self.places.question(context, client_of(context), params)
+        if question is not None:
+            return question
+        text = await self._resource(context, params, partial(mcp_resources.read, uri=uri))
         return ReadResourceResult(contents=[TextResourceContents(uri=uri, mime_type="text/markdown", text=text)])
 
-    async def _resource(self, context: Context, look: Callable[..., Any]) -> Any:
+    async def _resource(self, context: Context, params: ReadResourceRequestParams, look: Callable[..., Any]) -> Any:
         """The protocol has no failed results here: a failure is an error of the protocol, with our sentence."""
         from mcp.shared.exceptions import MCPError
         from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
 
         try:
             client = client_of(context)
-            place = await self.places.of(context, client)
+            place = await self.places.of(context, client, params)
             return await self._within(lambda: look(self.desk.tools(client, place, "resource")))
         except SlowwaveError as error:
             code = INVALID_PARAMS if isinstance(error, UsageError) else INTERNAL_ERROR

@@ -167,7 +167,12 @@ class Files:
         """Creates a folder below the home; the home itself is never created here."""
         if not os.path.isdir(self.home):
             raise FileNotFoundError(errno.ENOENT, "no data folder", self.home)
-        os.makedirs(folder, 0o700, exist_ok=True)
+        inside = os.path.relpath(folder, self.home).split(os.sep)
+        for depth in range(1, len(inside) + 1):  # makedirs gives its mode to the last one alone
+            try:
+                os.mkdir(os.path.join(self.home, *inside[:depth]), 0o700)
+            except FileExistsError:
+                continue
 
 
 def file_name(session: str) -> str:

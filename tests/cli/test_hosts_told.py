@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from memory.clock import SystemClock
+from memory.clock import SystemClock, iso
 from memory.settings import load
 from memory.state import Store
 from recall.scope import read_generation
@@ -173,7 +173,7 @@ def test_sources_tell_how_often_and_when_each_was_used(after_run: Slowwave, home
     (row,) = [row for row in after_run("sources", "--json").json if row["citation"] == one]
     assert row["uses"] == 2
     with Store.open(load(), SystemClock()) as store:
-        assert row["last_used"] == store.usage.last_used()[one].isoformat()
+        assert row["last_used"] == iso(store.usage.last_used()[one])
     assert f"\t2\t{row['last_used']}\t" in after_run("sources").out
 
 

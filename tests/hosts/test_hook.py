@@ -112,7 +112,8 @@ def test_a_prompt_leaves_a_snapshot_a_wake_up_and_one_line_and_no_word_of_anybod
         "hook.log",
     }
     assert all((home / name).stat().st_mode & 0o777 == 0o600 for name in new)
-    assert (home / "spool").stat().st_mode & 0o777 == 0o700
+    made = ("spool", "sessions", "sessions/claude", "sessions/locks", str(Path(block).parent))
+    assert {name: (home / name).stat().st_mode & 0o777 for name in made} == dict.fromkeys(made, 0o700)
     log = (home / "hook.log").read_text("utf-8")
     assert [line.split()[1:5] for line in log.splitlines()] == [
         ["claude", "SessionStart", SESSION[:13], "block"],

@@ -61,6 +61,25 @@ def test_all_hosts_that_are_here_are_served_and_the_missing_approval_is_said(
     assert not (installed / ".pi").exists()
 
 
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        ("", "Mode short: sessions get what you wrote down."),
+        ('[memory]\nmode = "long"\n', "Mode long: "),
+        ("[memory]\nenabled = false\n", "Memory is switched off"),
+        ('[memory]\nmode = "off"\n', "Memory is switched off"),
+    ],
+)
+def test_whoever_installs_is_told_what_sessions_will_get(
+    installed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], config: str, says: str
+) -> None:
+    data = installed / ".local" / "share" / "slowwave"
+    data.mkdir(parents=True, mode=0o700)
+    (data / "config.toml").write_text(config, "utf-8")
+    assert call(capsys, "install")[1].splitlines()[-1].startswith(says)
+    json.loads(call(capsys, "install", "--json")[1])
+
+
 def test_installing_twice_and_uninstalling_leaves_the_home_as_it_was(
     installed: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -84,22 +84,24 @@ def site(home: Home) -> Iterator[Site]:
         process.communicate()
 
 
+@pytest.mark.req("P013")
 def test_clients_with_the_token_have_the_tools_each_in_the_project_of_its_root(home: Home, site: Site) -> None:
-    def seen(folder: Path | None) -> str:
+    def seen(folder: Path | None, mode: Any = "legacy") -> str:
         async def answer(context: Any) -> ListRootsResult:
             return ListRootsResult(roots=[Root.model_validate({"uri": folder.as_uri()})] if folder else [])
 
         async def steps(client: Client) -> str:
             return await ask(client, "memory_recall", query="gateway port canary invoices", near=True)
 
-        return talk(site.client(), steps, mode="legacy", list_roots_callback=answer)
+        return talk(site.client(), steps, mode=mode, list_roots_callback=answer)
 
-    assert "8080" in seen(home.shop)
-    assert "zebra-umbrella" in seen(home.api)
-    assert "8080" not in seen(home.api)
-    without = seen(None)
-    assert "8080" not in without
-    assert "zebra-umbrella" not in without
+    for mode in ("legacy", "2026-07-28"):
+        assert "8080" in seen(home.shop, mode)
+        assert "zebra-umbrella" in seen(home.api, mode)
+        assert "8080" not in seen(home.api, mode)
+        without = seen(None, mode)
+        assert "8080" not in without
+        assert "zebra-umbrella" not in without
 
 
 def test_who_does_not_know_the_token_or_comes_by_another_name_is_refused(home: Home, site: Site) -> None:

@@ -169,12 +169,15 @@ def roots(*folders: Path | str) -> Roots:
 
 
 @pytest.mark.req("P013")
-def test_the_project_is_the_one_named_at_the_start_then_the_clients_root_then_the_servers_folder(home: Home) -> None:
+@pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
+def test_the_project_is_the_one_named_at_the_start_then_the_clients_root_then_the_servers_folder(
+    home: Home, mode: str
+) -> None:
     async def project(client: Client) -> str:
         return next(line for line in (await ask(client, "memory_status")).splitlines() if line.startswith("project"))
 
     def seen(fixed: Path | None, own: Path | None, *named: Path | str) -> str:
-        return inside(fixed, project, own=own, mode="legacy", list_roots_callback=roots(*named))
+        return inside(fixed, project, own=own, mode=mode, list_roots_callback=roots(*named))
 
     assert seen(home.api, home.shop, home.shop) == "project: api"
     assert seen(None, home.shop, home.api) == "project: api"

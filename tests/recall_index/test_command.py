@@ -52,6 +52,20 @@ def test_this_folders_project_is_searched_unless_another_is_named(
     assert "port 8080" in run(capsys, "gateway port", "--project", PROJECT)[1]
 
 
+def test_that_another_project_has_something_is_told_and_never_what(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = run(capsys, "gateway port")[1]
+    assert "Another project has something: --all. What comes near: --near" in told
+    assert "8080" not in told
+    assert PROJECT not in told
+    as_json = json.loads(run(capsys, "gateway port", "--json")[1])
+    assert (as_json["hits"], as_json["elsewhere"]) == ([], True)
+    for more in ((), ("--near",)):
+        assert "--all" not in run(capsys, "kubernetes", *more)[1]
+    assert json.loads(run(capsys, "when does the office close", "--json")[1])["elsewhere"] is False
+
+
 def test_a_name_that_two_checkouts_share_means_both(
     bench: StoreBench, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
