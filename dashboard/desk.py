@@ -179,7 +179,7 @@ class Visitor:
                 "word": self.word,
                 "s": self.shown,
                 "prose": self.prose,
-                "own": lambda text: self.shown(self.own(str(text))),
+                "own": lambda text: self.prose(self.own(str(text))),
                 "when": self.when,
                 "ago": self.ago,
                 "language": self.language,
@@ -218,8 +218,8 @@ class Visitor:
         if moment is None:
             return escape("–")
         local = moment.astimezone()
-        return Markup('<time datetime="{}">{}</time>').format(
-            moment.isoformat(timespec="seconds"), f"{local:%Y-%m-%d %H:%M}"
+        return Markup('<time datetime="{}" title="{}">{}</time>').format(
+            moment.isoformat(timespec="seconds"), f"{local:%Y-%m-%d %H:%M:%S %Z}", f"{local:%Y-%m-%d %H:%M}"
         )
 
     def ago(self, moment: datetime | None) -> str:

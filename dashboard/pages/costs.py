@@ -45,6 +45,7 @@ def costs(look: AnyLook, unit: Annotated[Unit, Query()] = "tokens", days: Days =
         ceilings=ledger.ceilings(),
         unset=[name for name in type(budget).model_fields if name != "prices" and getattr(budget, name) is None],
         unpriced=ledger.unpriced_models(days=days),
+        free=any(one.name in models.FREE for one in ledger.spend("model", days=days)),
         counted=counted,
         usual=tokens,
         model=models.describe(look.settings),

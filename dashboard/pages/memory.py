@@ -10,7 +10,8 @@ from fastapi.responses import Response
 from dashboard import confirmed, keeping, tracing
 from dashboard.confirmed import Shown
 from dashboard.desk import AnyLook, Form, Look
-from memory.state.browse import session
+from memory.model import RolloutId
+from memory.state.browse import session, titles
 from recall import scope
 from recall.delivery import overruled
 
@@ -36,6 +37,7 @@ def memory(look: AnyLook, project: Project = "") -> Response:
         sections=confirmed.sections(confirmed.lines(published, viewer, settings.inject.scope)),
         problem=published.problem,
         standing=confirmed.standing(settings, store, published),
+        own_values=lambda key, values: look.shown(look.t(key, **{name: look.own(one) for name, one in values.items()})),
         version=published.version,
         published=head.published if head is not None and head.number == published.version else None,
         projects=projects,
@@ -56,8 +58,10 @@ def line(look: AnyLook, key: Key) -> Response:
     one, version = _line(look, key)
     trace = tracing.tracer(look).claim(one.claim)
     projects = confirmed.projects(look.store)
+    behind = [RolloutId.parse(part.source) for part in trace.supports if ":" in part.source]
     return look.page(
         "line.html",
+        titles={str(name): title for name, title in titles(look.store, behind).items()},
         one=one,
         version=version,
         trace=trace,

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import Response, StreamingResponse
 
+from dashboard import confirmed
 from dashboard.desk import AnyLook, AnyVisitor, Form, Look, Posted
 from dashboard.pages.sessions import Page
 from dashboard.running import did, listed, money, of, past, span, telling, watch_of
@@ -104,6 +105,8 @@ def run(look: AnyLook, run_id: RunId) -> Response:
     ledger = Ledger(look.store, look.settings.budget, look.desk.clock, run_id)
     extracted, consolidated = of(row.detail, "extract"), of(row.detail, "consolidate")
     calls = ledger.rows(run_id=run_id, limit=MAX_CALLS + 1)
+    outcomes = [(one, _source(one)) for one in listed(extracted, "outcomes") if isinstance(one, dict)]
+    ids = [RolloutId.parse(str(one["rollout"])) for one, source in outcomes if source]
     return look.page(
         "run.html",
         one=past(row, alive),
@@ -113,7 +116,8 @@ def run(look: AnyLook, run_id: RunId) -> Response:
         discovered=of(row.detail, "discover"),
         hooks=of(row.detail, "hooks"),
         extracted=extracted,
-        outcomes=[(one, _source(one)) for one in listed(extracted, "outcomes") if isinstance(one, dict)],
+        outcomes=outcomes,
+        titles={str(name): title for name, title in titles(look.store, ids).items()},
         consolidated=consolidated,
         violations=_violations(listed(consolidated, "violations")),
         transcript=[str(text) for text in listed(consolidated, "transcript")],
@@ -134,7 +138,11 @@ def _choice(look: Look) -> list[tuple[str, str, str]]:
     found = [
         one.row for fate in ("waiting", "failed") for one in sessions(look.store, Wanted(fate=fate), limit=CHOICE)[0]
     ]
-    return [(row.id.source_id, row.title or row.id.session, row.project_name) for row in found[:CHOICE]]
+    names = {one.id: one.name for one in confirmed.projects(look.store)}
+    return [
+        (row.id.source_id, row.title or row.id.session, names.get(row.project, row.project_name))
+        for row in found[:CHOICE]
+    ]
 
 
 def _wanted(look: Look, form: Posted) -> tuple[Stage, Sequence[str]]:

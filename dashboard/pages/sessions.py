@@ -65,6 +65,7 @@ def session_page(look: AnyLook, source_id: SourceId) -> Response:
         "session.html",
         found=found,
         row=found.row,
+        names={one.id: one.name for one in confirmed.projects(look.store)},
         source_id=name,
         job=trace.job,
         output=trace.output,

@@ -98,7 +98,20 @@ def test_model(look: AnyLook, form: Form) -> Response:
 @router.get("/settings/all")
 def everything(visitor: AnyVisitor) -> Response:
     found = options.known(visitor.desk.load())
-    return visitor.page("settings_all.html", values=found.every(), path_of_file=found.settings.config_file)
+    switch = {"yes": visitor.t("settings.on"), "no": visitor.t("settings.off")}
+
+    def told(text: str) -> object:
+        if text.isdecimal() and len(text) > 4:
+            return f"{int(text):,}"
+        return switch.get(text) or visitor.shown(text or "–")
+
+    return visitor.page(
+        "settings_all.html",
+        values=found.every(),
+        told=told,
+        path_of_file=found.settings.config_file,
+        exists=bool(found.text),
+    )
 
 
 # -- hosts --------------------------------------------------------------------------------------------
@@ -194,6 +207,7 @@ def _page(
         values=values,
         mark=found.mark,
         file=found.settings.config_file,
+        exists=bool(found.text),
         store=found.settings.store,
         model=models.describe(found.settings),
         prices=found.settings.budget.prices,

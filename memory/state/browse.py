@@ -126,9 +126,11 @@ def session(store: Store, source_id: str) -> SessionRow | None:
 
 
 def titles(store: Store, ids: list[RolloutId]) -> dict[RolloutId, str]:
-    """Titles of the given rollouts that have one."""
+    """What to call the given rollouts: their titles, else what the model called them; none where neither is known."""
     c = rollouts.c
-    query = select(c.id, c.title).where(c.id.in_([str(one) for one in ids]), c.title.is_not(None))
+    called = func.coalesce(func.nullif(c.title, ""), func.nullif(outputs.c.slug, ""))
+    place = rollouts.outerjoin(outputs, outputs.c.rollout == c.id)
+    query = select(c.id, called).select_from(place).where(c.id.in_([str(one) for one in ids]), called.is_not(None))
     with store.read() as tx:
         return {RolloutId.parse(name): title for name, title in tx.execute(query)}
 

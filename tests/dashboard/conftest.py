@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from cli.main import main
+from memory.testing import FrozenClock
 from tests.plugins.command_line import CONFIG, SAMPLES
 from tests.plugins.dashboard_site import Site, serving
 
@@ -64,6 +65,13 @@ def target(tmp_path_factory: pytest.TempPathFactory, finished: Path) -> Iterator
 def new_site(tmp_path: Path) -> Iterator[Site]:
     """A dashboard of a home in which nothing has happened yet."""
     with serving(_home(tmp_path / "data")) as site:
+        yield site
+
+
+@pytest.fixture
+def still_site(tmp_path: Path) -> Iterator[Site]:
+    """As `new_site`, with the moment of a new FrozenClock for ever: for pages that tell ages, or what a day cost."""
+    with serving(_home(tmp_path / "data"), clock=FrozenClock()) as site:
         yield site
 
 

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 
 from dashboard.costs import chart, shares
-from memory.clock import SystemClock
 from memory.llm.base import CallContext, CallRecord, Usage
 from memory.settings import load
 from memory.state import Ledger, Spend, Store
 from memory.state.spending import DaySpend
+from memory.testing import FrozenClock
 from tests.plugins.dashboard_site import Site
 
 NOW = datetime(2026, 11, 30, 12, tzinfo=UTC)
 
 
 def _call(site: Site, model: str, *, stage: str = "extract", tokens: int = 100, money: float | None = None) -> None:
-    clock = SystemClock()
+    clock = FrozenClock()
     settings = load(home=site.home)
     with Store.open(settings, clock) as store:
         context = CallContext(stage, "r-1", "job", "" if stage == "consolidate" else "aaaaaaaaaaaa")
@@ -51,8 +51,8 @@ def test_nothing_spent_is_no_bar_and_no_division() -> None:
     assert shares([Spend("x", 0, 0, 0, 0, 0.0, 0, 0, 0, 0)], "tokens")[0].part == 0
 
 
-def test_a_new_user_sees_ceilings_and_no_chart(new_site: Site) -> None:
-    text = new_site.text("/costs")
+def test_a_new_user_sees_ceilings_and_no_chart(still_site: Site) -> None:
+    text = still_site.text("/costs")
     assert "Nothing was spent in this time" in text
     assert "tokens of a day" in text
     assert "0 of 10,000,000" in text
@@ -60,43 +60,42 @@ def test_a_new_user_sees_ceilings_and_no_chart(new_site: Site) -> None:
     assert "<svg" not in text
 
 
-def test_spend_is_told_by_day_stage_model_and_project(new_site: Site) -> None:
-    new_site.text("/costs")
-    _call(new_site, "dear", tokens=1_000, money=1.5)
-    _call(new_site, "cheap", stage="consolidate", tokens=500, money=0.25)
-    text = new_site.text("/costs")
+def test_spend_is_told_by_day_stage_model_and_project(still_site: Site) -> None:
+    still_site.text("/costs")
+    _call(still_site, "dear", tokens=1_000, money=1.5)
+    _call(still_site, "cheap", stage="consolidate", tokens=500, money=0.25)
+    text = still_site.text("/costs")
     for part in ("1,001", "501", "1.75", "dear", "cheap", "all projects (consolidation)", "Reading sessions"):
         assert part in text, part
     assert 'role="img" aria-labelledby="chart-title chart-desc"' in text
     assert len(re.findall(r'<rect class="bar', text)) == 2 + 6
     assert " style=" not in text
-    assert "1.50" in new_site.text("/costs?unit=money&days=7")
-    answer = new_site.get("/api/v1/costs?days=7").json()
+    assert "1.50" in still_site.text("/costs?unit=money&days=7")
+    answer = still_site.get("/api/v1/costs?days=7").json()
     assert answer["total"]["requests"] == 2
     assert {one["name"] for one in answer["by_model"]} == {"dear", "cheap"}
 
 
-def test_a_price_nobody_knows_is_said_and_never_shown_as_nothing(new_site: Site) -> None:
-    new_site.text("/costs")
-    _call(new_site, "mystery<b>", tokens=1_000)
-    text = new_site.text("/costs")
+def test_a_price_nobody_knows_is_said_and_never_shown_as_nothing(still_site: Site) -> None:
+    still_site.text("/costs")
+    _call(still_site, "mystery<b>", tokens=1_000)
+    text = still_site.text("/costs")
     assert "There is no price for" in text
     assert "mystery&lt;b&gt;" in text
     assert "price unknown" in text
-    assert "Nothing of it has a known price" in new_site.text("/costs?unit=money")
-    assert new_site.get("/api/v1/costs").json()["unpriced_models"] == ["mystery<b>"]
+    assert "Nothing of it has a known price" in still_site.text("/costs?unit=money")
+    assert still_site.get("/api/v1/costs").json()["unpriced_models"] == ["mystery<b>"]
 
 
-def test_a_ceiling_that_is_used_up_says_that_it_allows_nothing_and_when_it_opens(new_site: Site) -> None:
-    config = new_site.home / "config.toml"
+def test_a_ceiling_that_is_used_up_says_that_it_allows_nothing_and_when_it_opens(still_site: Site) -> None:
+    config = still_site.home / "config.toml"
     config.write_text(config.read_text() + "\n[budget]\nday_tokens = 100\n", encoding="utf-8")
-    new_site.text("/costs")
-    _call(new_site, "m", tokens=500, money=0.0)
-    text = new_site.text("/costs")
+    still_site.text("/costs")
+    _call(still_site, "m", tokens=500, money=0.0)
+    text = still_site.text("/costs")
     assert "allows no call now" in text
     assert "501 of 100" in text
-    midnight = (SystemClock().now() + timedelta(days=1)).replace(hour=0, minute=0, second=0, microsecond=0)
-    assert midnight.isoformat(timespec="seconds") in text
+    assert "2026-12-01T00:00:00+00:00" in text
 
 
 @pytest.mark.fault("O30")

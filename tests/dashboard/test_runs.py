@@ -7,7 +7,7 @@ import re
 import threading
 import time
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import httpx
@@ -17,8 +17,10 @@ from memory.clock import SystemClock
 from memory.errors import SlowwaveError, UsageError
 from memory.settings import load
 from memory.state import Store
+from memory.testing import FrozenClock
 from tests.plugins.dashboard_live import going_on
 from tests.plugins.dashboard_site import Site, serving
+from tests.plugins.pace import within
 
 SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 FAILED: dict[str, Any] = {
@@ -55,7 +57,7 @@ def test_a_new_user_is_told_what_a_run_does_and_can_start_one(new_site: Site) ->
     assert "Nothing runs now" in text
     assert "every 30 minutes" in text
     said = new_site.post("/runs/start", {"stage": "extract"})
-    assert "Asked for. A run was started." in said.text
+    assert "A run was started." in said.text
     assert new_site.ports.asked == [("extract", ())]
 
 
@@ -91,25 +93,25 @@ def test_a_dry_run_shows_its_upper_bound_and_what_it_would_read(site: Site) -> N
     assert "budget" in text
 
 
-def test_a_run_that_goes_on_is_shown_with_its_numbers_and_reloads_without_a_script(new_site: Site) -> None:
+def test_a_run_that_goes_on_is_shown_with_its_numbers_and_reloads_without_a_script(still_site: Site) -> None:
+    clock = FrozenClock()
     values: dict[str, Any] = {"stage": "extract", "done": 3, "total": 12, "requests": 5, "request_limit": 64}
-    with going_on(
-        new_site.home, **values, input_tokens=9_876, money=None, deadline=SystemClock().now() + timedelta(minutes=5)
-    ):
-        text = new_site.text("/runs")
-    for part in ("Reading sessions", "session 3 of 12", "5 of at most 64", "9,876 in", "price unknown", "1 min 1"):
+    values |= {"input_tokens": 9_876, "money": None, "deadline": clock.now() + timedelta(minutes=5)}
+    with going_on(still_site.home, clock=clock, **values):
+        text = still_site.text("/runs")
+    for part in ("Reading sessions", "session 3 of 12", "5 of at most 64", "9,876 in", "price unknown", "1 min 10 s"):
         assert part in text, part
     assert '<progress aria-label="Progress of this stage" max="12" value="3">' in text
-    assert re.search(r"(4|5) min \d+ s", text)
+    assert re.search(r"\b5 min\b", text)
     assert '<noscript><meta http-equiv="refresh" content="3;url=/runs"></noscript>' in text
-    assert "http-equiv" not in new_site.text("/runs")
+    assert "http-equiv" not in still_site.text("/runs")
 
 
-def test_the_time_left_is_that_of_the_limit_or_of_the_pace_so_far(new_site: Site) -> None:
-    with going_on(new_site.home, stage="extract", done=7, total=14):
-        assert re.search(r"about 1 min 1\d s", new_site.text("/runs"))
-    with going_on(new_site.home, stage="extract", done=0, total=14):
-        assert "about" not in re.sub(r"<.*?>", "", new_site.text("/runs"))
+def test_the_time_left_is_that_of_the_limit_or_of_the_pace_so_far(still_site: Site) -> None:
+    with going_on(still_site.home, clock=FrozenClock(), stage="extract", done=7, total=14):
+        assert "about 1 min 10 s" in still_site.text("/runs")
+    with going_on(still_site.home, clock=FrozenClock(), stage="extract", done=0, total=14):
+        assert "about" not in re.sub(r"<.*?>", "", still_site.text("/runs"))
 
 
 def test_a_run_that_goes_on_can_be_stopped_and_the_api_tells_of_it(new_site: Site) -> None:
@@ -123,7 +125,7 @@ def test_a_run_that_goes_on_can_be_stopped_and_the_api_tells_of_it(new_site: Sit
 def _events(site: Site, found: list[tuple[float, dict[str, Any]]], until: threading.Event) -> None:
     with (
         suppress(httpx.HTTPError),  # the server's end is the stream's end
-        httpx.stream("GET", f"{site.origin}/runs/stream", timeout=10, trust_env=False) as response,
+        httpx.stream("GET", f"{site.origin}/runs/stream", timeout=60, trust_env=False) as response,
     ):
         for line in response.iter_lines():
             if line.startswith("data: "):
@@ -139,7 +141,7 @@ def test_a_page_that_watches_hears_of_each_change_within_a_second(new_site: Site
     thread.start()
 
     def wait(number: int) -> float:
-        end = time.monotonic() + 5
+        end = time.monotonic() + 60
         while len(found) < number and time.monotonic() < end:
             time.sleep(0.01)
         return found[number - 1][0]
@@ -152,7 +154,7 @@ def test_a_page_that_watches_hears_of_each_change_within_a_second(new_site: Site
             lags.append(wait(2 * done) - before)
         wait(2 * done + 1)
     until.set()
-    assert sorted(lags)[1] <= 1.0  # one of three may meet a busy machine
+    assert sorted(lags)[1] <= within(1)
     assert [len(event["runs"]) for _, event in found[:7]] == [0, 1, 0, 1, 0, 1, 0]
     assert found[1][1]["runs"][0]["count"] == "session 1 of 3"
 
@@ -176,8 +178,8 @@ def test_runs_are_leafed_through_and_narrowed(new_site: Site) -> None:
     pages = [re.findall(r'href="/runs/(r-\d+)"', new_site.text(f"/runs?page={page}")) for page in (1, 2, 3)]
     assert [len(page) for page in pages] == [50, 50, 20]
     assert len({one for page in pages for one in page}) == 120
-    assert "1 to 40 of 40" in new_site.text("/runs?outcome=failed")
-    assert "1 to 20 of 20" in new_site.text("/runs?outcome=failed&trigger=schedule")
+    assert "40 runs" in new_site.text("/runs?outcome=failed")
+    assert "20 runs" in new_site.text("/runs?outcome=failed&trigger=schedule")
     assert "No run matches" in new_site.text("/runs?outcome=cancelled")
     assert new_site.get("/runs?outcome=evil").status_code == 422
     listed = new_site.get("/api/v1/runs?page=3").json()
@@ -270,7 +272,8 @@ def test_a_service_that_does_not_answer_is_a_problem_and_no_failure(
 def test_times_of_the_state_are_shown_in_the_zone_of_the_machine(new_site: Site) -> None:
     new_site.text("/runs")
     _row(new_site, "r-2", "ok", {})
-    moment = datetime.now(UTC).astimezone()
-    assert f"{moment:%Y-%m-%d}" in new_site.text("/runs")
+    with Store.open(load(home=new_site.home), SystemClock()) as store:
+        begun = store.runs.last(1)[0].started
+    assert f"{begun.astimezone():%Y-%m-%d}" in new_site.text("/runs")
     with serving(new_site.home) as other:
         assert "r-2" in other.text("/runs")

@@ -159,7 +159,7 @@ def test_a_body_that_claims_or_has_more_than_the_limit_is_refused(empty_site: Si
 
 def test_a_length_that_is_no_number_is_refused(empty_site: Site) -> None:
     port = int(empty_site.origin.rsplit(":", 1)[1])
-    with socket.create_connection(("127.0.0.1", port), timeout=5) as raw:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as raw:
         raw.sendall(b"POST /language HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n")
         assert raw.recv(200).split()[1] in {b"400", b"413"}
 
@@ -226,7 +226,7 @@ def test_switching_the_language_leads_to_no_other_site(empty_site: Site, back: s
 @pytest.mark.fault("O30")
 def test_a_path_that_climbs_finds_nothing(empty_site: Site, path: str) -> None:
     port = int(empty_site.origin.rsplit(":", 1)[1])
-    with socket.create_connection(("127.0.0.1", port), timeout=5) as raw:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as raw:
         raw.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
         answer = b""
         while chunk := raw.recv(65_536):
