@@ -160,7 +160,7 @@ async def test_a_file_that_vanished_after_discovery_is_a_failure_that_names_it(b
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0.005)
 
@@ -185,7 +185,7 @@ async def test_a_stop_ends_every_session_within_seconds_and_refunds_all(bench: B
         task = asyncio.create_task(extract.run(runtime))
         await until(lambda: len(model.requests) == 2)
         runtime.cancel.set()
-        report = await asyncio.wait_for(task, 5)
+        report = await asyncio.wait_for(task, 60)
         assert [type(outcome) for outcome in report.outcomes] == [Cancelled] * 4
         assert (report.cancelled, report.failed) == (4, 0)
     for rollout in rollouts:
@@ -258,7 +258,7 @@ async def test_a_lost_claim_ends_the_call_in_flight(bench: Bench) -> None:
         "extract", str(rollout), boundary=job.boundary, owner="other", lease_seconds=600, max_failures=3
     )
     assert isinstance(other, Lease)
-    assert await asyncio.wait_for(task, 5) == Skipped(rollout, "fenced")
+    assert await asyncio.wait_for(task, 60) == Skipped(rollout, "fenced")
 
 
 async def test_a_session_forgotten_meanwhile_is_not_stored(bench: Bench) -> None:

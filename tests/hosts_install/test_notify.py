@@ -37,7 +37,7 @@ def notify(home: Path, *arguments: str, **more: str) -> subprocess.CompletedProc
         capture_output=True,
         text=True,
         check=False,
-        timeout=30,
+        timeout=60,
         stdin=subprocess.DEVNULL,
     )
 
@@ -97,7 +97,7 @@ def test_it_needs_the_standard_library_alone(home: Path) -> None:
         capture_output=True,
         text=True,
         check=True,
-        timeout=30,
+        timeout=60,
     )
     assert done.stdout.split() == ["hosts", "memory", "recall"]
     assert len(wakes(home)) == 1

@@ -52,7 +52,7 @@ def run_hook(home: Path, path: str, payload: str) -> subprocess.CompletedProcess
         capture_output=True,
         text=True,
         check=False,
-        timeout=20,
+        timeout=60,
     )
 
 
@@ -97,7 +97,7 @@ def test_the_memory_tools_start_the_same_way_and_say_where_slowwave_is_not_insta
         capture_output=True,
         text=True,
         check=True,
-        timeout=20,
+        timeout=60,
     )
     assert done.stdout == (f"-I|{program}|mcp|" if place else "")
     assert ("not installed" in done.stderr) is (not place)

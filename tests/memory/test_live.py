@@ -9,6 +9,7 @@ import socket
 import stat
 import subprocess
 import sys
+import time
 from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
@@ -22,6 +23,7 @@ from memory.clock import SystemClock, iso
 from memory.live import LiveRun
 from memory.progress import Step, silent
 from memory.runtime import Runtime
+from tests.plugins.pace import within
 
 NOW = SystemClock().now()
 HERE = socket.gethostname()
@@ -74,8 +76,9 @@ async def test_a_run_is_seen_with_its_stage_numbers_and_deadline_and_leaves_noth
         now.progress(Step("consolidate", "request 1", 0, 64))
         spent = live.Spent(5, 300, 30, 0.5)
         now.progress(Step("publish", "publishing"))
-        await asyncio.sleep(0.6)
-        (run,) = live.running(tmp_path)
+        async with asyncio.timeout(60):
+            while not (run := live.running(tmp_path)[0]).requests:
+                await asyncio.sleep(0.02)
         assert (run.stage, run.what) == ("publish", "publishing")
         assert (run.requests, run.request_limit, run.input_tokens, run.money) == (2, 64, 300, 0.5)
         assert run.deadline is not None
@@ -93,8 +96,10 @@ async def test_a_cancel_file_sets_the_stop_flag_within_a_second(tmp_path: Path) 
     now = runtime(tmp_path)
     with live.reporting(now):
         assert live.request_cancel(tmp_path, now.run_id)
-        async with asyncio.timeout(1):
+        asked = time.monotonic()
+        async with asyncio.timeout(60):
             await now.cancel.wait()
+        assert time.monotonic() - asked < within(1)
     assert not list((tmp_path / live.FOLDER).iterdir())
 
 
@@ -110,11 +115,13 @@ async def test_steps_in_a_flood_are_written_at_most_four_times_a_second(
 
     monkeypatch.setattr(live, "_put", noted)
     now = runtime(tmp_path)
+    began = time.monotonic()
     with live.reporting(now):
         for number in range(200):
             now.progress(Step("extract", "one more", number, 200))
             await asyncio.sleep(0.005)
-    assert 2 <= len(written) <= 10
+    # The first, the change of stage, and what came with every tick meanwhile.
+    assert 2 <= len(written) <= 3 + (time.monotonic() - began) / live.TICK_SECONDS < 200
     assert written[-1].done > 100
 
 

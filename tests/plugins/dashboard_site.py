@@ -126,13 +126,13 @@ def serving_app(app: FastAPI, home: Path, ports: Recorder | None = None) -> Iter
         server = QuietServer(config(app))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
         thread.start()
-        end = time.monotonic() + 10
+        end = time.monotonic() + 60
         while not server.started and time.monotonic() < end:
             time.sleep(0.01)
         origin = f"http://127.0.0.1:{listener.getsockname()[1]}"
         try:
-            with httpx.Client(base_url=origin, timeout=30, trust_env=False) as browser:
+            with httpx.Client(base_url=origin, timeout=60, trust_env=False) as browser:
                 yield Site(home, ports or Recorder(), origin, browser)
         finally:
             server.stop()
-            thread.join(10)
+            thread.join(60)

@@ -347,8 +347,8 @@ def test_many_writers_at_once_lose_nothing(path: Path) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
-    assert [child.wait(20) for child in children] == [0, 0, 0]
+        thread.join(60)
+    assert [child.wait(60) for child in children] == [0, 0, 0]
     assert len(texts(path)) == 16
 
 

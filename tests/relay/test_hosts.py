@@ -143,7 +143,7 @@ def wait_for(path: Path) -> None:
     """Codex does not wait for the program it notifies."""
     import time
 
-    for _ in range(200):
+    for _ in range(1_200):
         if path.exists():
             return
         time.sleep(0.05)

@@ -336,9 +336,9 @@ def test_a_long_branched_session_is_read_in_linear_time(tmp_path: Path) -> None:
         path = write(tmp_path, HEADER, *records)
         best = float("inf")
         for _ in range(3):
-            began = time.perf_counter()
+            began = time.process_time()
             PI.read(path)
-            best = min(best, time.perf_counter() - began)
+            best = min(best, time.process_time() - began)
         return best
 
     took(100)

@@ -255,7 +255,9 @@ async def test_a_body_that_drips_for_ever_is_cut_too(provider: Provider) -> None
 async def test_cancelling_ends_a_call_at_once_and_the_ledger_knows_of_it() -> None:
     asking, model = Asking(), Hanging()
     task = asyncio.create_task(asking.ask(model))
-    await asyncio.sleep(0.01)
+    async with asyncio.timeout(60):
+        while not model.requests:
+            await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,10 +19,11 @@ from sqlalchemy import text
 
 from memory.errors import SettingsError, StateBusyError, StateCorruptError, StateError, StateVersionError
 from memory.settings import Settings, StateSettings
-from memory.state import RolloutRow, Store
+from memory.state import RolloutRow, Store, dialect
 from memory.state.dialect import parse_url, translate_sqlite
 from memory.state.schema import jobs
 from memory.testing import FrozenClock
+from tests.plugins.pace import within
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process.*fork:DeprecationWarning")
 
@@ -310,8 +312,11 @@ def test_a_lock_that_outlasts_the_busy_timeout_is_busy_never_corrupt(
 
 @pytest.mark.fault("X19")
 def test_a_writer_waits_for_busy_seconds_once_and_its_connection_is_as_before(
-    sqlite_store: Store, clock: FrozenClock
+    sqlite_store: Store, clock: FrozenClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Its own waiting is in a time of its own; SQLite's would be in real time.
+    waiting = FrozenClock()
+    monkeypatch.setattr(dialect, "time", SimpleNamespace(monotonic=waiting.monotonic, sleep=waiting.advance))
     state = sqlite_store.settings.state.model_copy(update={"busy_seconds": 1.5})
     with Store.open(sqlite_store.settings.model_copy(update={"state": state}), clock) as waiter:
 
@@ -321,10 +326,11 @@ def test_a_writer_waits_for_busy_seconds_once_and_its_connection_is_as_before(
 
         assert timeout() == 1500
         with sqlite_store.write():
-            began = time.monotonic()
+            began = waiting.monotonic(), time.monotonic()
             with pytest.raises(StateBusyError):
                 _apart(lambda: waiter.tombstones.add("rollout", "codex:a"))
-            assert 1.4 < time.monotonic() - began < 2.9
+            assert waiting.monotonic() - began[0] == pytest.approx(1.5)
+            assert time.monotonic() - began[1] < within(1)
         assert timeout() == 1500
         waiter.tombstones.add("rollout", "codex:a")
         with waiter.write() as tx:
