@@ -1,7 +1,7 @@
 """Named points before and after every durable step, so that tests can kill the process exactly there.
 
-Always compiled, off unless a test names a point: `hit` is one dictionary look-up. A point is armed in process
-with `arm` or, for a child process, by the variable that `memory.settings` hands over (`SLOWWAVE_FAILPOINT`).
+Always compiled, off unless a test names a point: `hit` is one dictionary look-up. A point is armed with `arm`, or with
+`arm_from_text` by the program a test gives a child process; nothing in the environment arms one.
 """
 
 from __future__ import annotations
