@@ -35,7 +35,8 @@ class Installers:
     @staticmethod
     def _state(name: str, found: Status, settings: Settings) -> HostState:
         version = (found.program.version or "") if found.program else ""
-        says = ". ".join([hosts.WORDS[found.state], *(one.text for one in found.findings)])
+        told = [hosts.WORDS[found.state], *(one.text for one in found.findings)]
+        says = " ".join(one if one.endswith(".") else f"{one}." for one in told)
         files = tuple(str(path) for path in found.files) or hosts.files_of(name, settings)
         return HostState(name, found.state != "absent", version, found.state not in _NOT_THERE, says, files)
 

@@ -10,7 +10,7 @@ from typing import Literal
 
 from markupsafe import Markup
 
-from dashboard.shown import visible
+from dashboard.shown import prose, visible
 from memory.documents import claims
 from memory.model import HEADINGS, Claim
 from memory.redact import Redactor
@@ -49,9 +49,10 @@ def side_by_side(before: str, after: str, between: Iterable[VersionHead]) -> lis
 
 def marked(row: Row, redactor: Redactor) -> tuple[Markup, Markup]:
     """Both sides of a row for a page; of a line that changed, the words that did stand in `del` and `ins`."""
-    before, after = (redactor.redact(claim.text) if claim is not None else "" for claim in (row.before, row.after))
+    texts = ["" if claim is None else claim.text for claim in (row.before, row.after)]
     if row.kind != "changed":
-        return visible(before), visible(after)
+        return prose(texts[0], redactor), prose(texts[1], redactor)
+    before, after = map(redactor.redact, texts)
     old, new = _WORD.findall(before), _WORD.findall(after)
     left, right = [], []
     for tag, a1, a2, b1, b2 in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
@@ -121,7 +122,7 @@ def telling(visitor: Visitor, run: LiveRun) -> dict[str, Any]:
     return {
         "id": run.run_id,
         "stage": visitor.word("stage", run.stage),
-        "what": plain(visitor.own(run.what), visitor.redactor),
+        "what": plain(_what(visitor, run.what), visitor.redactor),
         "count": count,
         "done": min(run.done, run.total),
         "total": run.total,
@@ -132,6 +133,15 @@ def telling(visitor: Visitor, run: LiveRun) -> dict[str, Any]:
         "elapsed": span(visitor, (now - run.started).total_seconds()),
         "left": _left(visitor, run, now),
     }
+
+
+def _what(visitor: Visitor, text: str) -> str:
+    """What a run is at: ids, counts, and sentences of ours behind the id of a session."""
+    count = re.fullmatch(r"(\d+) sessions?", text)
+    if count:
+        return visitor.t("sessions.count", n=int(count[1]))
+    name, mark, rest = text.partition(": ")
+    return f"{name}{mark}{visitor.own(rest)}" if mark and ":" in name else visitor.own(text)
 
 
 def _left(visitor: Visitor, run: LiveRun, now: datetime) -> str:

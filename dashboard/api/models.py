@@ -31,10 +31,11 @@ class Problem(Answer):
 
 
 class Check(Answer):
-    """Whether a text could be saved, and a sentence about it."""
+    """Whether a text could be saved, and a sentence about it; `warns` where it could be, but not as one may think."""
 
     ok: bool
     says: str
+    warns: bool = False
 
 
 class Session(Answer):

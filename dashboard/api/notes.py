@@ -252,5 +252,5 @@ def _check(look: AnyLook, text: str, complaint: str) -> Check:
         return Check(ok=False, says=plain(look.own(complaint), look.redactor))
     rules = keeping.struck(look, text)
     if rules:
-        return Check(ok=True, says=look.t("notes.would_strike", rules=", ".join(rules)))
+        return Check(ok=True, says=look.t("notes.would_strike", rules=", ".join(rules)), warns=True)
     return Check(ok=True, says=look.t("notes.fine"))

@@ -183,7 +183,7 @@ def check_setting(visitor: AnyVisitor, value: ValueToCheck) -> Check:
         return Check(ok=False, says=plain(visitor.own(complaint), visitor.redactor))
     missing = options.missing_folders(value.name, value.text)
     if missing:
-        return Check(ok=True, says=visitor.told("settings.no_folder", paths=", ".join(missing)))
+        return Check(ok=True, says=visitor.told("settings.no_folder", paths=", ".join(missing)), warns=True)
     return Check(ok=True, says="")
 
 

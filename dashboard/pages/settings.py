@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path
@@ -134,8 +134,19 @@ def do_host(visitor: AnyVisitor, host: HostName, deed: Literal["install", "unins
     try:
         lines = port.install(state.host) if deed == "install" else port.uninstall(state.host)
     except SlowwaveError as error:
-        return visitor.redirect("/settings/hosts", "settings.host_refused", host=host, says=str(error))
-    return visitor.redirect("/settings/hosts", "settings.host_done", host=host, says=" ".join(lines))
+        return visitor.redirect("/settings/hosts", "settings.host_refused", host=NAMES.get(host, host), says=str(error))
+    return visitor.redirect(
+        "/settings/hosts", "settings.host_done", host=NAMES.get(host, host), says=_deeds(visitor, lines)
+    )
+
+
+def _deeds(visitor: Visitor, lines: Sequence[str]) -> str:
+    """What was done to which file; each line begins with a word for the deed."""
+    told = []
+    for line in lines:
+        deed, _, rest = line.partition(" ")
+        told.append(f"{visitor.word('deed', deed)} {rest}" if rest else line)
+    return "; ".join(told) or visitor.t("settings.host_same")
 
 
 def host_state(visitor: Visitor, name: str) -> HostState:

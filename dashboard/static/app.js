@@ -56,7 +56,8 @@ for (const field of document.querySelectorAll("[data-check]")) {
     const answer = await response.json();
     field.setAttribute("aria-invalid", String(!answer.ok));
     place.textContent = answer.says;
-    place.classList.toggle("fine", answer.ok);
+    place.classList.toggle("fine", answer.ok && !answer.warns);
+    place.classList.toggle("warns", answer.warns);
   };
   field.addEventListener("input", () => {
     clearTimeout(timer);
