@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page
+from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page, expect
 
 from memory.clock import SystemClock
 from memory.settings import load
@@ -22,6 +22,7 @@ def browser() -> Iterator[Browser]:
     folder could start one."""
     if not CHROMIUM.exists():
         pytest.skip(f"{CHROMIUM} is not installed: run deploy/install_browser.sh")
+    expect.set_options(timeout=30_000)  # milliseconds an expectation may take to come true, on a busy machine
     with chromium() as found:
         yield found
 
@@ -87,7 +88,7 @@ def open_tab(browser: Browser) -> Iterator[Callable[..., Tab]]:
 
     def make(**options: object) -> Tab:
         context = browser.new_context(**{"locale": "en-GB", **options})  # type: ignore[arg-type]
-        context.set_default_timeout(10_000)
+        context.set_default_timeout(60_000)
         tab = Tab(context.new_page())
         _note(tab)
         tabs.append(tab)

@@ -18,6 +18,7 @@ from memory.state import Store
 from tests.browser.stage import Stand, standing
 from tests.plugins.command_line import CONFIG
 from tests.plugins.dashboard_live import going_on
+from tests.plugins.pace import within
 
 pytestmark = pytest.mark.browser
 
@@ -48,7 +49,7 @@ def test_a_new_user_starts_a_run_and_watches_it_finish(new_home: Stand, page: Pa
     expect(page.locator("#past")).to_contain_text("There has been no run yet")
     page.get_by_role("button", name="Run now").click()
     expect(page.get_by_role("status").first).to_contain_text("The run starts in a few seconds")
-    expect(page.locator("#now [data-run]")).to_have_count(1, timeout=30_000)
+    expect(page.locator("#now [data-run]")).to_have_count(1, timeout=60_000)
     assert page.locator("#now [data-field=stage]").inner_text()
     # No reload from here on: the card goes and the row comes by themselves.
     expect(page.locator("#now [data-run]")).to_have_count(0, timeout=60_000)
@@ -66,14 +67,14 @@ def test_a_run_is_stopped_within_five_seconds_and_the_page_says_so(deaf_model: S
     page.goto(deaf_model.url("/runs"))
     page.get_by_role("button", name="Run now").click()
     card = page.locator("#now [data-run]")
-    expect(card.locator("[data-field=stage]")).to_have_text("Reading sessions", timeout=30_000)
+    expect(card.locator("[data-field=stage]")).to_have_text("Reading sessions", timeout=60_000)
     page.get_by_role("button", name="Run now").click()
     expect(page.get_by_role("status").first).to_contain_text("a run is going on and takes this along")
     card.get_by_role("button", name="Stop this run").click()
     began = time.monotonic()
     expect(page.get_by_role("status").first).to_contain_text("is stopping")
-    expect(card).to_have_count(0, timeout=10_000)
-    assert time.monotonic() - began < 5
+    expect(card).to_have_count(0)
+    assert time.monotonic() - began < within(5)
     expect(page.locator("#past tbody tr").first).to_contain_text("stopped")
     assert live.running(deaf_model.site.home) == []
     with Store.open(load(home=deaf_model.site.home), SystemClock()) as store:
@@ -110,6 +111,6 @@ def test_without_a_script_the_page_reloads_itself_while_something_runs(deaf_mode
     tab = open_tab(java_script_enabled=False)  # type: ignore[operator]
     tab.page.goto(deaf_model.url("/runs"))
     tab.page.get_by_role("button", name="Run now").click()
-    expect(tab.page.locator("#now [data-run]")).to_have_count(1, timeout=40_000)
+    expect(tab.page.locator("#now [data-run]")).to_have_count(1, timeout=60_000)
     tab.page.get_by_role("button", name="Stop this run").click()
-    expect(tab.page.locator("#past tbody")).to_contain_text("stopped", timeout=20_000)
+    expect(tab.page.locator("#past tbody")).to_contain_text("stopped", timeout=60_000)
