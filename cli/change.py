@@ -28,6 +28,8 @@ from recall.trace import Tracer
 Already = tuple[str, datetime]
 """What was forgotten before, in words, and when."""
 
+UNSCRUBBED = "Others use the database, so deleted rows may still stand in it; the next start scrubs it."
+
 
 @contextmanager
 def service() -> Iterator[LongMemory]:
@@ -89,9 +91,16 @@ def clear(*, yes: bool, as_json: bool) -> None:
             f"generation {report.generation}"
         )
         if report.unscrubbed:
-            line("Others use the database, so deleted rows may still stand in its file; the next start scrubs it.")
+            line(UNSCRUBBED)
+        _tell_server(memory)
     if not report.clean:
         sys.exit(1)
+
+
+def _tell_server(memory: LongMemory) -> None:
+    """What no proof of ours reaches."""
+    if memory.runtime.store.schema:
+        line("Beyond this proof: write-ahead log, standbys and backups of the PostgreSQL server, which are its own.")
 
 
 def forget(reference: str, *, text: str, project: str, yes: bool, as_json: bool) -> None:
@@ -114,8 +123,13 @@ def forget(reference: str, *, text: str, project: str, yes: bool, as_json: bool)
             ids = [entry.id for entry in entries]
             report = memory.forget(rollouts=rollouts, notes=notes, text=text, entries=ids)
         left = memory.left(text) if text else ()
+        unscrubbed = memory.runtime.store.meta.scrub_due()
     own = [path for path in left if path.startswith("short/") or path == "config.toml"]
     _tell_forgotten(report, left, own, already, text=text, as_json=as_json)
+    if unscrubbed and not as_json:
+        line(UNSCRUBBED)
+    if not as_json:
+        _tell_server(memory)
     if len(left) > len(own):
         sys.exit(1)
 

@@ -91,6 +91,8 @@ def _print_status(found: Status, clock: Clock) -> None:
     style = "red" if found.state in {"broken", "failed"} else ""
     line(f"memory     {found.state}{age}{' (running now)' if health.running else ''}", style=style)
     line(f"mode       {found.mode}; model: {found.provider}; home: {found.home}")
+    if found.server:
+        line(f"state      on {found.server}")
     line(
         f"sessions   {coverage.seen} seen, {coverage.extracted} extracted, "
         f"{coverage.nothing_worth_keeping} with nothing worth keeping, {coverage.eligible} eligible now"

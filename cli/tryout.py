@@ -24,13 +24,15 @@ from rollouts.eligibility import Picks, select
 OWN_LIMIT = 6
 """Sessions of the user's own that a first try takes: enough to see what comes of it, soon done."""
 SAMPLE_LIMIT = 1_000
+ALONE = {"memory": {"mode": "long"}, "state": {"url": ""}}
+"""Whatever the user's settings say: a try has a state of its own, in its own home."""
 
 
 def try_out(*, samples: str, as_json: bool) -> None:
     """Nothing outside the throw-away home is written; sessions are only read."""
     with tempfile.TemporaryDirectory(prefix="slowwave-try-") as folder:
         home = Path(folder) / "home"
-        settings = load(home=home, overrides={"memory": {"mode": "long"}})
+        settings = load(home=home, overrides=ALONE)
         own = _eligible(settings)
         if own:
             picks = Picks(limit=OWN_LIMIT)
@@ -62,7 +64,7 @@ def _sample_settings(folder: Path, samples: str) -> Settings:
     return load(
         home=folder / "samples",
         overrides={
-            "memory": {"mode": "long"},
+            **ALONE,
             "rollouts": roots,
             "extract": {"idle_hours": 0, "max_age_days": 36_500},
             "consolidate": {"unused_days": 36_500},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -21,7 +21,8 @@ from memory.errors import (
     InputsChangedError,
     QuotaModelError,
     SlowwaveError,
-    StateBusyError,
+    StateError,
+    StateLostError,
 )
 from memory.llm.base import CallContext
 from memory.model import DIFF_NAME, SUMMARY_NAME, LeftOut, Manifest
@@ -86,6 +87,10 @@ async def _carry_out(
         return Deferred(error.code, str(error))
     except (BudgetExceeded, QuotaModelError) as error:
         return _paused(runtime, lease, error, session)
+    except StateLostError:
+        # Nobody's failure either. Where it cannot even be given back, the next run finds that its process is gone.
+        _release(runtime, lease)
+        raise
     except SlowwaveError as error:
         return _failed(runtime, lease, error, session)
 
@@ -415,7 +420,7 @@ def _money(runtime: Runtime) -> float | None:
 def _release(runtime: Runtime, lease: Lease) -> None:
     try:
         runtime.store.jobs.release(lease)
-    except (FencedError, StateBusyError):
+    except StateError:
         return
 
 
@@ -466,8 +471,12 @@ def _failed(runtime: Runtime, lease: Lease, error: SlowwaveError, session: agent
 
 def _prolong(runtime: Runtime, lease: Lease) -> None:
     """Raises FencedError when the claim is no longer ours."""
-    with suppress(StateBusyError):  # the next one will do
+    try:
         runtime.store.jobs.heartbeat(lease, runtime.settings.consolidate.lease_minutes * 60)
+    except FencedError:
+        raise
+    except StateError:  # busy, or its server is away: the next beat will do, and the publish will say
+        return
 
 
 @asynccontextmanager

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from memory.errors import FencedError, StateBusyError
+from memory.errors import FencedError, StateError
 from memory.runtime import Runtime
 from memory.state import Lease
 
@@ -29,12 +29,12 @@ async def kept_alive(runtime: Runtime, lease: Lease, seconds: float) -> AsyncIte
             await asyncio.sleep(seconds / BEATS)
             try:
                 runtime.store.jobs.heartbeat(lease, seconds)
-            except StateBusyError:
-                continue
             except FencedError as error:
                 lost.append(error)
                 owner.cancel()
                 return
+            except StateError:  # busy, or its server is away: the next beat will do, and what stores a result will say
+                continue
 
     beating = asyncio.create_task(beat())
     try:

@@ -87,6 +87,12 @@ class StateBusyError(StateError):
     code = "state_busy"
 
 
+class StateLostError(StateError):
+    """The server of the state went away or cannot be reached; it may be back in a moment. Nobody's failure."""
+
+    code = "state_lost"
+
+
 class FencedError(StateError):
     """A write came from a worker whose lease or generation is no longer the current one."""
 

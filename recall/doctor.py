@@ -14,7 +14,7 @@ from memory import locks
 from memory.clock import Clock, minutes
 from memory.errors import SlowwaveError, StateCorruptError, StateVersionError, WorkspaceError
 from memory.settings import Settings
-from memory.state import Health, Store, VersionRow
+from memory.state import Health, Store, VersionRow, on_server
 from memory.workspace import Workspace
 from recall import surroundings
 from recall.surroundings import Finding, Level
@@ -34,7 +34,7 @@ def diagnose(settings: Settings, clock: Clock) -> list[Finding]:
     found = _carried_out(
         [
             ("home", lambda: surroundings.home(home)),
-            ("file system", lambda: surroundings.file_system(home)),
+            ("file system", lambda: surroundings.file_system(home, server=on_server(settings))),
             ("permissions", lambda: surroundings.permissions(home)),
             ("disk", lambda: surroundings.disk(home)),
             ("quarantine", lambda: surroundings.quarantine(home)),
@@ -54,11 +54,12 @@ def diagnose(settings: Settings, clock: Clock) -> list[Finding]:
 def unusable(error: Exception) -> Finding:
     """The finding for a state that cannot be opened."""
     says = getattr(error, "message", "") or str(error)
-    if isinstance(error, StateCorruptError):
-        return Finding("error", "state", says, "no run can work until it is mended", FIX)
-    if isinstance(error, StateVersionError):
-        return Finding("error", "state", says, "old state is never converted", "set SLOWWAVE_HOME to another folder")
     hint = getattr(error, "hint", "").rstrip(".")
+    if isinstance(error, StateCorruptError):
+        return Finding("error", "state", says, "no run can work until it is mended", FIX if FIX in hint else hint)
+    if isinstance(error, StateVersionError):
+        mend = "set SLOWWAVE_HOME to another folder" if "SLOWWAVE_HOME" in hint else hint
+        return Finding("error", "state", says, "old state is never converted", mend)
     return Finding("error", "state", says, "no run can work until it can be opened", hint)
 
 
@@ -66,7 +67,7 @@ def examine(settings: Settings, store: Store, workspace: Workspace, clock: Clock
     """What can be said with state and workspace open. A check that itself fails is an error finding."""
     return _carried_out(
         [
-            ("state", lambda: _state(store.health())),
+            ("state", lambda: [*_state(store.health()), *_writable(store)]),
             ("summary", lambda: summary(store, workspace)),
             ("rollout summaries", lambda: _rollout_summaries(store, workspace)),
             ("versions", lambda: _versions(store, workspace)),
@@ -103,6 +104,13 @@ def _state(health: Health) -> Iterator[Finding]:
     means = "the summary lags behind what was extracted; agents get the former one"
     for problem in health.problems:
         yield Finding(level, "state", problem.rstrip("."), means, RUN)
+
+
+def _writable(store: Store) -> Iterator[Finding]:
+    if not store.writable:
+        says = f"{store.place} takes no changes from its user"
+        mend = "name the primary server and the owner of the schema in state.url"
+        yield Finding("error", "state", says, "what is there can be read, but no run can work", mend)
 
 
 def summary(store: Store, workspace: Workspace) -> Iterator[Finding]:

@@ -16,7 +16,7 @@ from memory.clock import Clock, minutes
 from memory.documents import parse_rollout_summary
 from memory.errors import SlowwaveError, StateCorruptError, StateError, WorkspaceError
 from memory.settings import Settings
-from memory.state import OutputRow, Store, VersionRow, manifest_to_dict
+from memory.state import OutputRow, Store, VersionRow, manifest_to_dict, on_server
 from memory.state.meta import GENERATION_FILE, new_generation_id, read_generation_file
 from memory.state.rebuild import Rebuilt, database_files, distrust, rebuild
 from memory.wording import counted
@@ -75,7 +75,8 @@ class Quarantine:
 
 
 def before_opening(settings: Settings, clock: Clock) -> list[Mended]:
-    """Permissions, an unreadable `generation.json`, a damaged or vanished database. Raises StateError."""
+    """Permissions, an unreadable `generation.json`, a damaged or vanished database. Raises StateError, also for
+    a database that is not ours to rebuild."""
     home = settings.home
     done = _narrow(home)
     if not home.is_dir() or home.is_symlink():
@@ -90,6 +91,8 @@ def before_opening(settings: Settings, clock: Clock) -> list[Mended]:
         try:
             Store.open(settings, clock).close()
         except StateCorruptError:
+            if on_server(settings):
+                raise  # its hint says whose it is to mend
             done += _rebuild(settings, clock, quarantine)
     return done
 

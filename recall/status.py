@@ -56,6 +56,8 @@ class Status:
     provider: str
     generation: str
     home: str
+    server: str = ""
+    """The database server the state lives on, with the schema there; empty: a file in the home."""
     entries: dict[str, int] = field(default_factory=dict)
     """What the memory tools keep in topics, by tier."""
 
@@ -122,6 +124,7 @@ def read_status(
         provider=provider,
         generation=store.generation,
         home=str(settings.home),
+        server=f"{store.place} (schema {store.schema})" if store.schema else "",
         entries=_entries(workspace),
     )
 
@@ -216,6 +219,7 @@ def as_json(status: Status) -> dict[str, Any]:
         "provider": status.provider,
         "generation": status.generation,
         "home": status.home,
+        "server": status.server or None,
         "entries": status.entries,
     }
 

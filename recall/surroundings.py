@@ -89,19 +89,23 @@ def _mine(folder: Path) -> list[Path]:
 # -- file system ------------------------------------------------------------------------------------------
 
 
-def file_system(folder: Path) -> Iterator[Finding]:
-    """Read-only and network file systems, named."""
+def file_system(folder: Path, *, server: bool = False) -> Iterator[Finding]:
+    """Read-only and network file systems, named. `server`: the state is not in the folder but on a server."""
     kind, source = mount_of(folder)
     name = f"{folder} lies on {f'a {kind}' if kind else 'its'} file system"
     if _read_only(folder):
         says = f"{name} that is read-only"
         mend = "mount it writable, or set SLOWWAVE_HOME to a folder on another disk"
         yield Finding("error", "file system", says, "no run can keep anything", mend)
-    if kind in _NETWORK:
+    network = f"{name}, which is a network file system" + (f" ({source})" if source else "")
+    if kind in _NETWORK and server:
+        means = "locks of files may not hold between machines: use it from one machine only"
+        yield Finding("warning", "file system", network, means, "set SLOWWAVE_HOME to a local disk")
+    elif kind in _NETWORK:
         yield Finding(
             "warning",
             "file system",
-            f"{name}, which is a network file system" + (f" ({source})" if source else ""),
+            network,
             "SQLite's locks and its write-ahead log are not safe there: two machines may damage the database",
             "set SLOWWAVE_HOME to a local disk, or state.url to a PostgreSQL server",
         )

@@ -4,6 +4,7 @@
 """
 
 from memory.state.base import Tx
+from memory.state.dialect import on_server
 from memory.state.health import Health
 from memory.state.intents import IntentRow
 from memory.state.jobs import JobRow, Lease, Refused
@@ -32,6 +33,7 @@ __all__ = [
     "VersionRow",
     "manifest_from_dict",
     "manifest_to_dict",
+    "on_server",
     "output_from_dict",
     "output_to_dict",
 ]

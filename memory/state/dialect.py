@@ -1,20 +1,19 @@
 """The only module that knows which database it is: engines, upserts, locks, error codes, creation.
 
 SQLite: WAL, `BEGIN IMMEDIATE` for writers, busy timeout, full synchronisation (an intent row must survive a power
-cut). PostgreSQL: READ COMMITTED with row locks, `FOR UPDATE SKIP LOCKED`, one SQL schema per store.
+cut). PostgreSQL: READ COMMITTED with row locks, `FOR UPDATE SKIP LOCKED`, one SQL schema per store (`postgres.py`).
 """
 
 from __future__ import annotations
 
 import os
 import random
-import re
 import sqlite3
 import time
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Table, create_engine, event, text
+from sqlalchemy import Connection, Engine, Table, create_engine, event
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
@@ -22,7 +21,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from memory.errors import SettingsError, StateBusyError, StateCorruptError, StateError
 from memory.settings import Settings
-from memory.state import checking
+from memory.state import checking, postgres
 from memory.state.schema import VERSION, metadata
 
 WRITE_OPTION = "slowwave_write"
@@ -33,15 +32,18 @@ MENDS = "Restore it from a backup, or let `slowwave doctor --fix` set it aside a
 
 def parse_url(url: str) -> URL:
     """A checked URL. Raises SettingsError without repeating the URL: it may hold a password."""
-    text_url = re.sub(r"^postgres(ql)?://", "postgresql+psycopg://", url)
+    if postgres.is_address(url):
+        return postgres.parse(url)
     try:
-        parsed = make_url(text_url)
+        parsed = make_url(url)
         backend = parsed.get_backend_name()
-    except (ArgumentError, NoSuchModuleError):
+    except (ArgumentError, NoSuchModuleError, ValueError):
         raise SettingsError("state.url is not a database URL.", hint="Use sqlite:///PATH or postgresql://...") from None
-    if backend not in {"sqlite", "postgresql"}:
-        raise SettingsError(f"state.url names {backend}, which is not supported.", hint="Use SQLite or PostgreSQL.")
-    if backend == "sqlite" and parsed.database in {None, "", ":memory:"}:
+    if backend != "sqlite":
+        raise SettingsError(
+            f"state.url names {backend[:40]}, which is not supported.", hint="Use SQLite or PostgreSQL."
+        )
+    if parsed.database in {None, "", ":memory:"}:
         raise SettingsError("state.url must name a file: state is shared between processes.")
     return parsed
 
@@ -59,10 +61,20 @@ def sqlite_path(url: URL) -> Path | None:
     return Path(str(url.database)).expanduser().absolute()
 
 
+def on_server(settings: Settings) -> bool:
+    """Whether the state lives on a database server, whose own it is to be mended. Raises SettingsError."""
+    return sqlite_path(url_of(settings)) is None
+
+
+def mends(url: URL) -> str:
+    """What helps where rows or all of the database are gone."""
+    return MENDS if sqlite_path(url) is not None else postgres.MENDS
+
+
 def where(url: URL) -> str:
     """The database as messages name it, without a password."""
     path = sqlite_path(url)
-    return str(path) if path is not None else url.render_as_string(hide_password=True)
+    return str(path) if path is not None else postgres.where(url)
 
 
 # -- engines ------------------------------------------------------------------------------------------
@@ -72,7 +84,7 @@ def engine_for(url: URL, *, busy_seconds: float, store: str) -> Engine:
     """An engine whose errors never show parameters."""
     if url.get_backend_name() == "sqlite":
         return _sqlite_engine(url, busy_seconds)
-    return _postgres_engine(url, busy_seconds, store)
+    return postgres.engine(url, busy_seconds, store)
 
 
 def _sqlite_engine(url: URL, busy_seconds: float) -> Engine:
@@ -126,26 +138,16 @@ def _begin_immediate(connection: Connection, busy_seconds: float) -> None:
         raw.execute(f"PRAGMA busy_timeout={int(busy_seconds * 1000)}")
 
 
-def _postgres_engine(url: URL, busy_seconds: float, store: str) -> Engine:
-    milliseconds = int(busy_seconds * 1000)
-    try:
-        engine = create_engine(
-            url,
-            connect_args={"options": f"-c lock_timeout={milliseconds} -c timezone=UTC"},
-            hide_parameters=True,
-            pool_pre_ping=True,
-            pool_timeout=busy_seconds,
-        )
-    except ModuleNotFoundError:
-        raise SettingsError(
-            "state.url names PostgreSQL, but its driver is not installed.", hint="Install slowwave[postgres]."
-        ) from None
-    return engine.execution_options(schema_translate_map={None: postgres_schema(store)})
+def reading(engine: Engine) -> Engine:
+    """The engine for transactions that only read: everything in one is of one moment, as SQLite has it anyway."""
+    if engine.dialect.name == "sqlite":
+        return engine
+    return engine.execution_options(isolation_level="REPEATABLE READ")
 
 
-def postgres_schema(store: str) -> str:
-    """The SQL schema of a store: `slowwave_<name>`."""
-    return "slowwave_" + store.replace("-", "_")
+def away(error: DBAPIError) -> bool:
+    """Whether the database may be back in a moment: a server that is started again."""
+    return not isinstance(error.orig, sqlite3.Error) and postgres.away(error)
 
 
 # -- statements whose form differs --------------------------------------------------------------------
@@ -168,13 +170,7 @@ def translate(error: DBAPIError | PoolTimeout, place: str) -> StateError:
     original = error.orig
     if isinstance(original, sqlite3.Error):
         return translate_sqlite(original, place)
-    code = getattr(original, "sqlstate", None) or ""
-    if code in {"55P03", "40P01", "40001"}:
-        return busy(place)
-    return StateError(
-        f"The state database {place} refused a statement ({type(original).__name__} {code}).".replace(" )", ")"),
-        hint="Check that the server is up and the user may create and change tables in its schema.",
-    )
+    return busy(place) if postgres.trouble(error) == "busy" else postgres.translate(error, place)
 
 
 def busy(place: str) -> StateBusyError:
@@ -211,7 +207,7 @@ def corrupt(place: str) -> StateCorruptError:
 # -- looking before opening ---------------------------------------------------------------------------
 
 
-Columns = set[tuple[str, str]]
+Columns = postgres.Columns
 """(table, column) pairs: those a database has, or should have."""
 
 
@@ -278,17 +274,6 @@ def _sqlite_meta(connection: sqlite3.Connection, columns: Columns) -> dict[str, 
     return {str(name): str(value) for name, value in found}
 
 
-def inspect_postgres(connection: Connection, store: str) -> tuple[dict[str, str], Columns]:
-    """(meta rows, columns) of the store's schema."""
-    schema = postgres_schema(store)
-    query = text("SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = :schema")
-    columns = {(str(table), str(name)) for table, name in connection.execute(query, {"schema": schema})}
-    if not columns >= _META:
-        return {}, columns
-    rows = connection.execute(text(f"SELECT name, value FROM \"{schema}\".meta WHERE position(':' in name) = 0"))
-    return {str(name): str(value) for name, value in rows}, columns
-
-
 # -- creation -----------------------------------------------------------------------------------------
 
 
@@ -330,18 +315,6 @@ def _link(temporary: Path, path: Path) -> None:
         if path.exists():
             raise FileExistsError(str(path)) from None
         temporary.rename(path)
-
-
-def create_postgres(connection: Connection, store: str, rows: dict[str, str]) -> None:
-    """Creates the store's schema and tables; the caller holds `lock_creation`."""
-    connection.execute(text(f'CREATE SCHEMA IF NOT EXISTS "{postgres_schema(store)}"'))
-    metadata.create_all(connection)
-    connection.execute(metadata.tables["meta"].insert(), _meta_list(rows))
-
-
-def lock_creation(connection: Connection) -> None:
-    """One creator at a time on PostgreSQL, until the transaction ends."""
-    connection.execute(text("SELECT pg_advisory_xact_lock(7301942)"))
 
 
 def _meta_list(rows: dict[str, str]) -> list[dict[str, str]]:

@@ -146,12 +146,12 @@ def new_generation_id() -> str:
     return secrets.token_hex(6)
 
 
-def check_meta(rows: dict[str, str], place: str, *, user_version: int = VERSION) -> None:
+def check_meta(rows: dict[str, str], place: str, *, user_version: int = VERSION, hint: str = "") -> None:
     """Raises StateVersionError unless the database says version 2 in every place it should."""
     found = rows.get("version")
     if found is None or user_version != VERSION or found != str(VERSION) or not rows.get("generation"):
         said = found if found is not None else (str(user_version) if user_version else "none")
-        raise _wrong_version(place, said)
+        raise _wrong_version(place, said, hint)
 
 
 def read_generation_file(home: Path) -> str | None:
@@ -214,8 +214,8 @@ def _write_atomically(home: Path, generation: str) -> None:
         os.close(folder)
 
 
-def _wrong_version(place: str, found: str) -> StateVersionError:
+def _wrong_version(place: str, found: str, hint: str = "") -> StateVersionError:
     return StateVersionError(
         f"{place} holds state of version {found}; this program reads version {VERSION} only. It was left as it is.",
-        hint="Old state is never converted: move it away, or point SLOWWAVE_HOME at another folder.",
+        hint=hint or "Old state is never converted: move it away, or point SLOWWAVE_HOME at another folder.",
     )

@@ -23,12 +23,13 @@ CONNECT_SECONDS = 10
 SILENT_SECONDS = 60
 """A connection whose other end says nothing for so long is given up by both ends, and with it what it holds locked."""
 MENDS = "Check state.url and SLOWWAVE_STORE; if they are right, restore its schema from a backup of the server."
+OTHER_VERSION = "Old state is never converted: rename its schema, or name another store (SLOWWAVE_STORE)."
 _URL = re.compile(r"postgres(?:ql)?(?:\+(\w*))?://(.*)", re.DOTALL)
 _PAUSE = 0.05
 
 Trouble = Literal[
-    "busy", "login", "no_host", "no_answer", "no_database", "crowded", "option", "lost", "denied", "read_only", "full",
-    "encoding", "incomplete", "damaged", "",
+    "busy", "login", "no_host", "no_answer", "no_database", "crowded", "ssl", "option", "lost", "denied", "read_only",
+    "full", "encoding", "incomplete", "damaged", "",
 ]  # fmt: skip
 """What an error of the server or its client comes to; empty: something else."""
 
@@ -50,8 +51,10 @@ _BY_WORDS: tuple[tuple[str, Trouble], ...] = (
     ("too many clients", "crowded"),
     ("connection slots", "crowded"),
     ("too many connections", "crowded"),
-    ("invalid", "option"),
-    ("unsupported", "option"),
+    ("invalid response", "no_answer"),
+    ("SSL", "ssl"),
+    ("connection is bad", "option"),
+    ("connection option", "option"),
 )
 """The client gives no SQLSTATE for a connection that did not come about, only the server's words."""
 _SAYS: dict[Trouble, tuple[str, str]] = {
@@ -71,6 +74,10 @@ _SAYS: dict[Trouble, tuple[str, str]] = {
     "crowded": (
         "The server of the state database {0} takes no more connections.",
         "Wait, or raise max_connections of the server. Nothing is lost.",
+    ),
+    "ssl": (
+        "The server of the state database {0} and sslmode in state.url do not agree on encryption.",
+        "Give the server a certificate, or choose another sslmode.",
     ),
     "option": (
         "The options of state.url do not suit PostgreSQL's client.",

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import random
 import sqlite3
 import stat
+import time
 import weakref
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -12,7 +14,7 @@ from contextvars import ContextVar
 from datetime import datetime
 from pathlib import Path
 
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine, func, select
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
@@ -21,7 +23,7 @@ from memory import failpoints
 from memory.clock import Clock
 from memory.errors import StateBusyError, StateCorruptError, StateError
 from memory.settings import Settings
-from memory.state import dialect
+from memory.state import dialect, postgres
 from memory.state.base import Tx
 from memory.state.health import Health, read_health
 from memory.state.intents import Intents
@@ -36,7 +38,7 @@ from memory.state.meta import (
 from memory.state.outputs import Outputs
 from memory.state.rollouts import Rollouts
 from memory.state.runs import Runs
-from memory.state.schema import VERSION
+from memory.state.schema import VERSION, outputs, versions
 from memory.state.tombstones import Tombstones
 from memory.state.usage import UsageTable
 from memory.state.versions import Versions
@@ -47,6 +49,8 @@ failpoints.declare(
 )  # fmt: skip
 
 OUR_FILES = ("config.toml", "generation.json", "state.db")
+LONGEST_PAUSE = 0.5
+"""Seconds between two tries to reach a server that went away."""
 
 
 class Store:
@@ -59,7 +63,9 @@ class Store:
     def __init__(self, engine: Engine, url: URL, settings: Settings, clock: Clock, generation: str) -> None:
         self._engine = engine
         self._writer = engine.execution_options(**{dialect.WRITE_OPTION: True})
+        self._reader = dialect.reading(engine)
         self._place = dialect.where(url)
+        self._patience = 0.0
         self._current: ContextVar[Tx | None] = ContextVar("slowwave_transaction", default=None)
         self.settings = settings
         self.clock = clock
@@ -98,7 +104,7 @@ class Store:
             store = cls(engine, url, settings, clock, "")
             store.generation = store.meta.generation()
             if written not in {None, store.generation, *store.meta.former_generations()}:
-                raise _behind(dialect.where(url), settings.home)
+                raise _behind(dialect.where(url), settings.home, dialect.mends(url))
         except (DBAPIError, PoolTimeout) as error:
             engine.dispose()
             raise dialect.translate(error, dialect.where(url)) from None
@@ -107,6 +113,7 @@ class Store:
             raise
         if store.generation != written:
             write_generation_file(settings.home, store.generation)
+        store._patience = settings.state.busy_seconds
         return store
 
     def close(self) -> None:
@@ -133,6 +140,19 @@ class Store:
         return self._place
 
     @property
+    def schema(self) -> str:
+        """The SQL schema on a server; empty for a file of our own."""
+        return "" if dialect.sqlite_path(self._engine.url) else postgres.schema_of(self.settings.store)
+
+    @property
+    def writable(self) -> bool:
+        """Whether a server lets this user change rows. A file that cannot be written to is refused at the opening."""
+        if not self.schema:
+            return True
+        with self.read() as tx:
+            return postgres.may_write(tx, self.settings.store)
+
+    @property
     def clear_watermark(self) -> datetime | None:
         """Read at every use: another process may clear."""
         return self.meta.clear_watermark()
@@ -150,7 +170,7 @@ class Store:
             with self._errors():
                 yield joined
             return
-        with self._errors(), self._writer.begin() as connection:
+        with self._errors(), self._connected(self._writer) as connection, connection.begin():
             token = self._current.set(connection)
             try:
                 yield connection
@@ -167,8 +187,21 @@ class Store:
             with self._errors():
                 yield joined
             return
-        with self._errors(), self._engine.connect() as connection:
+        with self._errors(), self._connected(self._reader) as connection:
             yield connection
+
+    def _connected(self, engine: Engine) -> Connection:
+        """A connection. A server that was there when the store was opened and is not now is waited for, as a lock is:
+        it may be started again at this moment, and a run must not end for that."""
+        end, pause = time.monotonic() + self._patience, 0.05
+        while True:
+            try:
+                return engine.connect()
+            except DBAPIError as error:
+                if time.monotonic() >= end or not dialect.away(error):
+                    raise
+            time.sleep(random.uniform(0.5, 1.0) * pause)
+            pause = min(pause * 2, LONGEST_PAUSE)
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -178,35 +211,46 @@ class Store:
             raise dialect.translate(error, self._place) from None
 
     def scrub(self) -> None:
-        """Removes from the database files what deleted rows left behind (free pages, write-ahead log) [M48 M56].
+        """Removes from the database what deleted rows left behind in it (free pages, write-ahead log) [M48 M56].
 
-        On SQLite it rewrites the file; elsewhere the server's own vacuum does it in time. `meta.scrub_due` is true
-        from the deletion to here, so that the next start makes up for what a kill or a busy database left.
-        Raises StateBusyError when others kept the database in use, StateError when the disk refuses.
+        SQLite rewrites its file, PostgreSQL the store's tables; the server's own log and backups are its own.
+        `meta.scrub_due` is true from the deletion to here, so that the next start makes up for what a kill or a busy
+        database left. Raises StateBusyError when others kept the database in use, StateError when the disk refuses.
         """
         path = dialect.sqlite_path(self._engine.url)
-        if path is not None:
-            self._engine.dispose()
-            try:
-                with failpoints.step("state.scrub"):
-                    self._rewrite(path)
-            except sqlite3.OperationalError as error:
-                found = dialect.translate_sqlite(error, self._place)
-                if not isinstance(found, StateBusyError):
-                    raise found from None
-                raise self._unscrubbed() from None
+        self._engine.dispose()
+        with failpoints.step("state.scrub"):
+            if path is None:
+                self._vacuum()
+            else:
+                self._rewrite(path)
         self.meta.scrubbed()
 
+    def _vacuum(self) -> None:
+        try:
+            with self._errors():
+                done = postgres.scrub(self._engine, self.settings.store, self.settings.state.busy_seconds)
+        except StateBusyError:
+            done = False
+        if not done:
+            raise self._unscrubbed()
+
     def _rewrite(self, path: Path) -> None:
-        with closing(sqlite3.connect(path, timeout=self.settings.state.busy_seconds, isolation_level=None)) as raw:
-            raw.execute("VACUUM")
-            busy, _, _ = raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        try:
+            with closing(sqlite3.connect(path, timeout=self.settings.state.busy_seconds, isolation_level=None)) as raw:
+                raw.execute("VACUUM")
+                busy, _, _ = raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        except sqlite3.OperationalError as error:
+            found = dialect.translate_sqlite(error, self._place)
+            if not isinstance(found, StateBusyError):
+                raise found from None
+            raise self._unscrubbed() from None
         if busy:  # somebody still reads the old pages in the write-ahead log
             raise self._unscrubbed()
 
     def _unscrubbed(self) -> StateBusyError:
         return StateBusyError(
-            f"{self._place} is in use, so deleted text could not be scrubbed from its file yet.",
+            f"{self._place} is in use, so deleted text could not be scrubbed from it yet.",
             hint="The next start of slowwave does it.",
         )
 
@@ -258,27 +302,27 @@ def _private_folder(home: Path) -> None:
         home.chmod(0o700)
 
 
-def _vanished(place: str, home: Path) -> StateCorruptError:
+def _vanished(place: str, home: Path, mends: str) -> StateCorruptError:
     return StateCorruptError(
         f"{home / 'generation.json'} says there was state, but {place} has none: what was forgotten or cleared would"
         " be unknown.",
-        hint=dialect.MENDS,
+        hint=mends,
     )
 
 
-def _behind(place: str, home: Path) -> StateCorruptError:
+def _behind(place: str, home: Path, mends: str) -> StateCorruptError:
     """The file is written after the database: one that is ahead of it proves that commits were lost."""
     return StateCorruptError(
         f"The state database {place} is older than {home / 'generation.json'}: it has lost a clear, and with it what"
         " may never become memory again.",
-        hint=dialect.MENDS,
+        hint=mends,
     )
 
 
 def _open_sqlite(path: Path, settings: Settings, written: str | None) -> None:
     if not path.exists():
         if written is not None:
-            raise _vanished(str(path), settings.home)
+            raise _vanished(str(path), settings.home, dialect.MENDS)
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             with failpoints.step("state.create"):
@@ -298,17 +342,32 @@ def _open_sqlite(path: Path, settings: Settings, written: str | None) -> None:
 
 
 def _open_postgres(engine: Engine, url: URL, settings: Settings, written: str | None) -> None:
+    place = dialect.where(url)
     with engine.begin() as connection:
-        rows, columns = dialect.inspect_postgres(connection, settings.store)
+        rows, columns = postgres.inspect(connection, settings.store)
         if not columns:
-            dialect.lock_creation(connection)
-            rows, columns = dialect.inspect_postgres(connection, settings.store)
+            postgres.lock_creation(connection)
+            rows, columns = postgres.inspect(connection, settings.store)
         if not columns:
             if written is not None:
-                raise _vanished(dialect.where(url), settings.home)
+                raise _vanished(place, settings.home, dialect.mends(url))
             rows = {"version": str(VERSION), "generation": new_generation_id()}
-            dialect.create_postgres(connection, settings.store, rows)
+            with failpoints.step("state.create"):
+                postgres.create(connection, settings.store, rows, place)
             return
-    check_meta(rows, dialect.where(url))
-    if not dialect.expected_columns() <= columns:
-        raise dialect.incomplete(dialect.where(url))
+        check_meta(rows, place, hint=postgres.OTHER_VERSION)
+        if not dialect.expected_columns() <= columns:
+            raise postgres.incomplete(place)
+        if written is None and not (settings.home / "generations").exists() and _used(connection):
+            raise StateError(
+                f"{place} holds the memory of another data folder (store {settings.store}); {settings.home} has none of"
+                " its files.",
+                hint="Give this one a store of its own (SLOWWAVE_STORE), or bring the other folder here.",
+            )
+
+
+def _used(connection: Connection) -> bool:
+    """Whether there are rows that stand for files of a data folder."""
+    return any(
+        connection.execute(select(func.count()).select_from(table)).scalar_one() for table in (outputs, versions)
+    )

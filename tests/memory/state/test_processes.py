@@ -16,7 +16,7 @@ from memory.clock import SystemClock
 from memory.errors import SlowwaveError
 from memory.settings import Settings
 from memory.state import Lease, Store
-from memory.state.dialect import postgres_schema
+from memory.state.postgres import schema_of
 from memory.testing import FrozenClock
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process.*fork:DeprecationWarning")
@@ -79,7 +79,7 @@ def test_eight_processes_claim_twenty_jobs_once_each_while_another_holds_the_loc
     def hold(report: Path) -> None:
         with Store.open(settings, SystemClock()) as store, store.write() as tx:
             if tx.dialect.name != "sqlite":  # there a writer locks rows; this stops them all
-                tx.execute(text(f"LOCK TABLE {postgres_schema(settings.store)}.jobs IN EXCLUSIVE MODE"))
+                tx.execute(text(f"LOCK TABLE {schema_of(settings.store)}.jobs IN EXCLUSIVE MODE"))
             locked.touch()
             time.sleep(seconds)
 
