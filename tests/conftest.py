@@ -13,7 +13,12 @@ import pytest
 
 from tests.plugins import places
 
-pytest_plugins = ["tests.plugins.isolation", "tests.plugins.loopback_only", "tests.plugins.req_report"]
+pytest_plugins = [
+    "tests.plugins.isolation",
+    "tests.plugins.loopback_only",
+    "tests.plugins.req_report",
+    "tests.plugins.examples",
+]
 
 CORPUS = places.corpus()
 WHEEL_SOURCE = places.wheel_source()
