@@ -84,12 +84,12 @@ def progress(*, quiet: bool = False) -> Iterator[Report]:
 
 
 def ago(moment: datetime | None, now: datetime) -> str:
-    """`3 h ago`, `in 20 min`, `never`."""
+    """`3 h ago (2026-11-30 08:14)`, `in 20 min (2026-11-30 11:34)`, `never`; the time is this machine's."""
     if moment is None:
         return "never"
     past = now - moment
     text = duration(abs(past))
-    return f"{text} ago" if past >= timedelta(0) else f"in {text}"
+    return f"{f'{text} ago' if past >= timedelta(0) else f'in {text}'} ({moment.astimezone():%Y-%m-%d %H:%M})"
 
 
 def duration(length: timedelta) -> str:
