@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -336,6 +337,44 @@ def test_an_agent_neither_changes_nor_forgets_what_a_person_wrote(bench: StoreBe
             agent.forget(name)
     payments(person, tier="profile", content="Moved by its owner.")
     assert person.forget(entry.id).id == entry.id
+
+
+@pytest.mark.req("P035")
+@pytest.mark.fault("M93", "O29")
+@pytest.mark.parametrize(
+    ("first", "then", "kept"),
+    [
+        ("agent", "agent", "later"),
+        ("agent", "user", "later"),
+        ("user", "user", "later"),
+        ("user", "agent", "earlier"),
+    ],
+)
+def test_of_two_texts_under_one_title_the_later_stays_unless_the_earlier_has_more_weight(
+    bench: StoreBench, first: str, then: str, kept: str
+) -> None:
+    """Weight is who said it, a person or an agent; no number a model gives decides [X35]."""
+    payments(tools(bench, asker=first), content="earlier")
+    with pytest.raises(UsageError, match="A person wrote") if kept == "earlier" else nullcontext():
+        payments(tools(bench, asker=then), content="later")
+    (entry,) = tools(bench).list().entries
+    assert (entry.text, entry.asked_by) == (kept, then if kept == "later" else first)
+
+
+@pytest.mark.req("P033")
+@pytest.mark.fault("M5", "O18")
+@pytest.mark.parametrize("key", ["project.api.testing", f"project.{API.id}.testing", "../api/testing", API.id])
+def test_a_key_that_spells_another_project_stays_in_the_one_it_was_written_in(bench: StoreBench, key: str) -> None:
+    """The project is set by the program, by the folder of the session; a key a model writes is only a name."""
+    entry = payments(tools(bench), topic=key, title=key)
+    assert [one.id for one in tools(bench).list().entries] == [entry.id]
+    assert tools(bench, API).list().entries == ()
+    assert tools(bench, API).recall("which test framework", near=True).hits == ()
+    with pytest.raises(UnknownReference):
+        tools(bench, API).forget(entry.id)
+    own = payments(tools(bench, API), topic=key, title=key, content="Of the other.")
+    assert own.id != entry.id
+    assert [one.text for one in tools(bench, API).list().entries] == ["Of the other."]
 
 
 @pytest.mark.req("C023")
