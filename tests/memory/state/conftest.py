@@ -5,11 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import os
-import pwd
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
@@ -20,61 +15,15 @@ from memory.model import Boundary, Host, Outcome, RolloutId
 from memory.settings import Settings, StateSettings
 from memory.state import Lease, OutputRow, Refused, RolloutRow, Store
 from memory.testing import FrozenClock
-from tests.plugins.ports import reserved
+from tests.plugins.postgres import postgres_server, postgres_url
+
+__all__ = ["postgres_server", "postgres_url"]
 
 _numbers = itertools.count(1)
 
 
 class OpenStore(Protocol):
     def __call__(self, other: FrozenClock | None = None, *, busy_seconds: float = 30) -> Store: ...
-
-
-def _binaries() -> Path | None:
-    found = shutil.which("pg_ctl")
-    if found:
-        return Path(found).parent
-    folders = sorted(Path("/usr/lib/postgresql").glob("*/bin/pg_ctl"), key=lambda p: p.parts)
-    return folders[-1].parent if folders else None
-
-
-def _account() -> str | None:
-    """PostgreSQL refuses to run as root: the account to run it as, None when we are none."""
-    if os.geteuid() != 0:
-        return None
-    for name in ("postgres", "nobody"):
-        with contextlib.suppress(KeyError):
-            return pwd.getpwnam(name).pw_name
-    return None
-
-
-@pytest.fixture(scope="session")
-def postgres_url() -> Iterator[str]:
-    """A server of our own on 127.0.0.1; skips where PostgreSQL or its driver is missing."""
-    pytest.importorskip("psycopg")
-    binaries = _binaries()
-    if binaries is None:
-        pytest.skip("PostgreSQL server binaries are not installed")
-    account = _account()
-    if account is None and os.geteuid() == 0:
-        pytest.skip("PostgreSQL does not run as root and there is no other account")
-    with tempfile.TemporaryDirectory(prefix="slowwave-pg-") as folder, reserved() as port:
-        data = Path(folder) / "data"
-        data.mkdir(mode=0o700)
-        if account is not None:
-            shutil.chown(folder, account)
-            shutil.chown(data, account)
-
-        def run(*command: str) -> None:
-            subprocess.run(command, check=True, user=account, cwd=folder, capture_output=True, timeout=60)
-
-        options = f"-c listen_addresses=127.0.0.1 -p {port} -c unix_socket_directories= -c fsync=off"
-        run(str(binaries / "initdb"), "-D", str(data), "-U", "test", "-A", "trust", "-E", "UTF8", "--no-sync")
-        start = (str(binaries / "pg_ctl"), "-D", str(data), "-o", options, "-w", "-l", f"{folder}/log", "start")
-        subprocess.run(start, check=True, user=account, cwd=folder, stdout=subprocess.DEVNULL, timeout=60)
-        try:
-            yield f"postgresql://test@127.0.0.1:{port}/postgres"
-        finally:
-            run(str(binaries / "pg_ctl"), "-D", str(data), "-m", "immediate", "-w", "stop")
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
