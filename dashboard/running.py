@@ -137,9 +137,8 @@ def telling(visitor: Visitor, run: LiveRun) -> dict[str, Any]:
 
 def _what(visitor: Visitor, text: str) -> str:
     """What a run is at: ids, counts, and sentences of ours behind the id of a session."""
-    count = re.fullmatch(r"(\d+) sessions?", text)
-    if count:
-        return visitor.t("sessions.count", n=int(count[1]))
+    if re.fullmatch(r"\d+ sessions?", text):
+        return ""  # the count beside the bar says it
     name, mark, rest = text.partition(": ")
     return f"{name}{mark}{visitor.own(rest)}" if mark and ":" in name else visitor.own(text)
 

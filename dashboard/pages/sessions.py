@@ -10,6 +10,7 @@ from fastapi.responses import Response
 from dashboard import confirmed, tracing
 from dashboard.desk import HOSTS, AnyLook, Form
 from dashboard.pages.memory import Project
+from memory.errors import SlowwaveError
 from memory.model import Reason
 from memory.state.browse import Wanted, fate_counts, sessions
 from recall import scope
@@ -17,6 +18,10 @@ from recall import scope
 router = APIRouter()
 PER_PAGE = 50
 MAX_PAGE = 1_000_000
+NOTHING_TO_READ = frozenset(
+    {Reason.UP_TO_DATE, Reason.FORGOTTEN, Reason.MISSING, Reason.UNREADABLE, Reason.DUPLICATE, Reason.OWN}
+)
+"""Why a run that takes a session by hand would do nothing about it."""
 SourceId = Annotated[str, Path(pattern=tracing.SOURCE_ID)]
 Page = Annotated[int, Query(ge=1, le=MAX_PAGE)]
 
@@ -66,6 +71,7 @@ def session_page(look: AnyLook, source_id: SourceId) -> Response:
         found=found,
         row=found.row,
         names={one.id: one.name for one in confirmed.projects(look.store)},
+        can_extract=found.row.reason not in NOTHING_TO_READ,
         source_id=name,
         job=trace.job,
         output=trace.output,
@@ -104,8 +110,11 @@ def evidence(look: AnyLook, source_id: SourceId) -> Response:
 @router.post("/sessions/{source_id}/extract")
 def extract(look: AnyLook, source_id: SourceId, form: Form) -> Response:
     found = tracing.session_of(look, source_id)
-    asked = look.desk.runs.start(stage="extract", rollouts=[str(found.row.id)])
-    return look.redirect(f"/sessions/{source_id}", "sessions.asked", says=asked.says)
+    try:
+        asked = look.desk.runs.start(stage="extract", rollouts=[str(found.row.id)])
+    except SlowwaveError as error:
+        return look.redirect(f"/sessions/{source_id}", "runs.refused", says=str(error))
+    return look.redirect("/runs", "runs.coalesced" if asked.coalesced else "runs.asked", says=asked.says)
 
 
 @router.get("/sessions/{source_id}/forget")

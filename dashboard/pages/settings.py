@@ -25,6 +25,7 @@ from memory.errors import (
     UnknownReference,
     UsageError,
 )
+from memory.settings import Settings
 from recall.doctor import diagnose
 
 router = APIRouter()
@@ -221,6 +222,7 @@ def _page(
         exists=bool(found.text),
         store=found.settings.store,
         model=models.describe(found.settings),
+        notice=_notice(found.settings),
         prices=found.settings.budget.prices,
         prices_from=found.value("budget", "prices"),
         failed=group,
@@ -228,6 +230,13 @@ def _page(
         sent=options.sent,
         error=str(error) if error is not None else "",
     )
+
+
+def _notice(settings: Settings) -> str:
+    try:
+        return models.notice(settings)
+    except SettingsError:
+        return ""  # what is missing is told where the model is named
 
 
 def _to_group(visitor: Visitor, group: str, said: str, **values: object) -> Response:

@@ -66,7 +66,7 @@ function show(runs) {
     stages = now;
   }
   const changed = ids.size !== known.size || [...ids].some((id) => !known.has(id));
-  if (changed && known.size) document.querySelector(".said")?.remove();
+  if (changed && ids.size) document.querySelector(".said")?.remove();
   known = ids;
   if (!changed) return;
   if (only) location.reload();

@@ -63,7 +63,7 @@ def test_a_new_user_is_told_what_a_run_does_and_can_start_one(new_site: Site) ->
 
 def test_a_wish_that_is_taken_along_says_so(new_site: Site) -> None:
     new_site.ports.coalesced = True
-    assert "a run is going on and takes this along" in new_site.post("/runs/start", {"stage": "all"}).text
+    assert "Nothing new was started." in new_site.post("/runs/start", {"stage": "all"}).text
 
 
 def test_a_refusal_of_the_service_is_shown_on_the_page(new_site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
