@@ -60,10 +60,14 @@ def path_from(text: str) -> Path:
     return Path(bytes.fromhex(text[6:]).decode("utf-8", "surrogateescape") if text.startswith("bytes:") else text)
 
 
+BYTES = Text().with_variant(Text(collation="C"), "postgresql")
+"""Text that sorts and compares by its bytes, as on SQLite, whatever language the server sorts by."""
+
+
 class CleanText(TypeDecorator[str]):
     """Text through `clean`."""
 
-    impl = Text
+    impl = BYTES
     cache_ok = True
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
@@ -73,7 +77,7 @@ class CleanText(TypeDecorator[str]):
 class Moment(TypeDecorator[datetime]):
     """An aware datetime as UTC text with microseconds."""
 
-    impl = Text
+    impl = BYTES
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> str | None:
@@ -110,19 +114,19 @@ metadata = MetaData()
 meta = Table(
     "meta",
     metadata,
-    Column("name", Text, primary_key=True),
-    Column("value", Text, nullable=False),
+    Column("name", BYTES, primary_key=True),
+    Column("value", BYTES, nullable=False),
 )
 
 rollouts = Table(
     "rollouts",
     metadata,
     Column("id", CleanText, primary_key=True),
-    Column("path", Text, nullable=False),
+    Column("path", BYTES, nullable=False),
     Column("size", BigInteger, nullable=False),
     Column("mtime_ns", BigInteger, nullable=False),
-    Column("inode", Text, nullable=False),
-    Column("kind", Text, nullable=False),
+    Column("inode", BYTES, nullable=False),
+    Column("kind", BYTES, nullable=False),
     Column("cwd", CleanText),
     Column("branch", CleanText),
     Column("remote", CleanText),
@@ -136,7 +140,7 @@ rollouts = Table(
     Column("fingerprint", CleanText, nullable=False),
     Column("version", CleanText),
     Column("title", CleanText),
-    Column("reason", Text),
+    Column("reason", BYTES),
     Column("detail", CleanText, nullable=False),
     Column("report", Json, nullable=False),
     Index("rollouts_reason", "reason"),
@@ -145,10 +149,10 @@ rollouts = Table(
 jobs = Table(
     "jobs",
     metadata,
-    Column("kind", Text, primary_key=True),
+    Column("kind", BYTES, primary_key=True),
     Column("key", CleanText, primary_key=True),
-    Column("generation", Text, nullable=False),
-    Column("status", Text, nullable=False),
+    Column("generation", BYTES, nullable=False),
+    Column("status", BYTES, nullable=False),
     Column("boundary", CleanText, nullable=False),
     Column("done_boundary", CleanText),
     Column("owner", CleanText, nullable=False),
@@ -158,7 +162,7 @@ jobs = Table(
     Column("retry_at", Moment),
     Column("updated", Moment, nullable=False),
     Column("finished", Moment),
-    Column("error_code", Text),
+    Column("error_code", BYTES),
     Column("error_message", CleanText),
 )
 
@@ -166,15 +170,15 @@ outputs = Table(
     "outputs",
     metadata,
     Column("rollout", CleanText, primary_key=True),
-    Column("generation", Text, nullable=False),
+    Column("generation", BYTES, nullable=False),
     Column("token", BigInteger, nullable=False),
     Column("offset", BigInteger, nullable=False),
     Column("events", BigInteger, nullable=False),
-    Column("prefix_hash", Text, nullable=False),
+    Column("prefix_hash", BYTES, nullable=False),
     Column("kept", Boolean, nullable=False),
-    Column("outcome", Text, nullable=False),
+    Column("outcome", BYTES, nullable=False),
     Column("slug", CleanText, nullable=False),
-    Column("sha256", Text, nullable=False),
+    Column("sha256", BYTES, nullable=False),
     Column("project", CleanText, nullable=False),
     Column("project_name", CleanText, nullable=False),
     Column("ended", Moment),
@@ -205,9 +209,9 @@ versions = Table(
     "versions",
     metadata,
     Column("number", Integer, primary_key=True, autoincrement=False),
-    Column("generation", Text, nullable=False),
+    Column("generation", BYTES, nullable=False),
     Column("published", Moment, nullable=False),
-    Column("sha256", Text, nullable=False),
+    Column("sha256", BYTES, nullable=False),
     Column("manifest", Json, nullable=False),
     Column("model", CleanText, nullable=False),
     Column("requests", Integer, nullable=False),
@@ -221,13 +225,13 @@ intents = Table(
     "intents",
     metadata,
     Column("id", Integer, primary_key=True, autoincrement=True),
-    Column("kind", Text, nullable=False),
-    Column("job_kind", Text, nullable=False),
+    Column("kind", BYTES, nullable=False),
+    Column("job_kind", BYTES, nullable=False),
     Column("job_key", CleanText, nullable=False),
-    Column("generation", Text, nullable=False),
+    Column("generation", BYTES, nullable=False),
     Column("token", BigInteger, nullable=False),
-    Column("old_sha", Text),
-    Column("new_sha", Text),
+    Column("old_sha", BYTES),
+    Column("new_sha", BYTES),
     Column("payload", Json, nullable=False),
     Column("opened", Moment, nullable=False),
 )
@@ -248,7 +252,7 @@ runs = Table(
 tombstones = Table(
     "tombstones",
     metadata,
-    Column("kind", Text, primary_key=True),
+    Column("kind", BYTES, primary_key=True),
     Column("key", CleanText, primary_key=True),
     Column("at", Moment, nullable=False),
 )
@@ -257,8 +261,8 @@ ledger = Table(
     "ledger",
     metadata,
     Column("id", Integer, primary_key=True, autoincrement=True),
-    Column("state", Text, nullable=False),
-    Column("day", Text, nullable=False),
+    Column("state", BYTES, nullable=False),
+    Column("day", BYTES, nullable=False),
     Column("run_id", CleanText, nullable=False),
     Column("role", CleanText, nullable=False),
     Column("job", CleanText, nullable=False),
@@ -274,7 +278,7 @@ ledger = Table(
     Column("cached_tokens", BigInteger, nullable=False),
     Column("reported", Boolean, nullable=False),
     Column("money", Float),
-    Column("outcome", Text, nullable=False),
+    Column("outcome", BYTES, nullable=False),
     Column("detail", Json, nullable=False),
     Index("ledger_day", "day", "project"),
     Index("ledger_run", "run_id"),

@@ -105,7 +105,7 @@ class Server:
 
 
 @contextlib.contextmanager
-def running(folder: Path) -> Iterator[Server]:
+def running() -> Iterator[Server]:
     """A server of its own; stopped in the end, if the test has not. Skips where PostgreSQL or its driver is missing."""
     pytest.importorskip("psycopg")
     binaries, account = _binaries(), _account()
@@ -113,8 +113,8 @@ def running(folder: Path) -> Iterator[Server]:
         pytest.skip("PostgreSQL server binaries are not installed")
     if account is None and os.geteuid() == 0:
         pytest.skip("PostgreSQL does not run as root and there is no other account")
-    with reserved() as port:
-        server = Server(binaries, folder, port, account)
+    with tempfile.TemporaryDirectory(prefix="slowwave-pg-") as folder, reserved() as port:
+        server = Server(binaries, Path(folder), port, account)
         server.create()
         server.start()
         try:
@@ -144,7 +144,7 @@ def _account() -> str | None:
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[Server]:
     """One for all tests of the folder: each makes a database or a store of its own in it."""
-    with tempfile.TemporaryDirectory(prefix="slowwave-pg-") as folder, running(Path(folder)) as server:
+    with running() as server:
         yield server
 
 
