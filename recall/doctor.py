@@ -12,7 +12,7 @@ from pathlib import Path
 
 from memory import locks
 from memory.clock import Clock, minutes
-from memory.errors import SlowwaveError, StateCorruptError, StateVersionError, WorkspaceError
+from memory.errors import SettingsError, SlowwaveError, StateCorruptError, StateVersionError, WorkspaceError
 from memory.settings import Settings
 from memory.state import Health, Store, VersionRow, on_server
 from memory.workspace import Workspace
@@ -34,7 +34,7 @@ def diagnose(settings: Settings, clock: Clock) -> list[Finding]:
     found = _carried_out(
         [
             ("home", lambda: surroundings.home(home)),
-            ("file system", lambda: surroundings.file_system(home, server=on_server(settings))),
+            ("file system", lambda: surroundings.file_system(home, server=_served(settings))),
             ("permissions", lambda: surroundings.permissions(home)),
             ("disk", lambda: surroundings.disk(home)),
             ("quarantine", lambda: surroundings.quarantine(home)),
@@ -49,6 +49,13 @@ def diagnose(settings: Settings, clock: Clock) -> list[Finding]:
             return found + examine(settings, store, workspace, clock)
     except (SlowwaveError, OSError) as error:
         return [*found, unusable(error)]
+
+
+def _served(settings: Settings) -> bool:
+    try:
+        return on_server(settings)
+    except SettingsError:
+        return False  # a finding of its own
 
 
 def unusable(error: Exception) -> Finding:
