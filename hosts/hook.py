@@ -30,6 +30,8 @@ COMMIT_SECONDS = 0.2
 """For keeping what is kept, once the host has its answer: a hanging disk holds nobody up."""
 DRAIN_SECONDS = 2.0
 IDLE_SECONDS = 0.02
+UNREAD_SECONDS = 0.25
+"""Longer where the host is known to be writing still: a busy one may take its time with the next piece."""
 KEPT_BYTES = (8 << 20) + 1
 """More is no payload to be parsed, and is not waited for unless its end is needed."""
 KEPT_END = 65_536
@@ -76,13 +78,13 @@ def run(arguments: list[str]) -> None:
         work.outcome = f"failed {type(error).__name__}"
     _arm(0)
     _log(work)
-    _drain(began)
+    _drain(began, UNREAD_SECONDS if work.unread else IDLE_SECONDS)
 
 
 class Work:
     """One event: what is known of it so far, for the fall-back and the log."""
 
-    __slots__ = ("began", "call", "event", "home", "host", "outcome", "sent", "store")
+    __slots__ = ("began", "call", "event", "home", "host", "outcome", "sent", "store", "unread")
 
     def __init__(self, arguments: list[str], began: float) -> None:
         self.began = began
@@ -93,12 +95,14 @@ class Work:
         self.store: Any = None
         self.outcome = "nothing"
         self.sent = 0
+        self.unread = False
 
     def go(self) -> None:
         """The whole story of an event; every return is one that leaves nothing behind."""
         from memory import switches
 
         raw = _read_stdin()
+        self.unread = large = len(raw) >= KEPT_BYTES
         self.home = switches.process_home()
         if not raw.strip() or not self.home or not os.path.isdir(self.home):
             return
@@ -106,9 +110,10 @@ class Work:
             return  # as nearly every tool run: not about memory
         from hosts import payloads
 
-        payload = payloads.parse(raw) if len(raw) < KEPT_BYTES else payloads.beginning(raw)
-        if len(raw) >= KEPT_BYTES and not payloads.NEEDED.issubset(payload or ()):
+        payload = payloads.beginning(raw) if large else payloads.parse(raw)
+        if large and not payloads.NEEDED.issubset(payload or ()):
             payload = {**payloads.ending(_read_end(raw)), **(payload or {})}
+            self.unread = False
         if not payload:
             self.outcome = "malformed"
             return
@@ -276,13 +281,13 @@ def _read() -> bytes:
         return b""
 
 
-def _drain(began: float) -> None:
+def _drain(began: float, idle: float = IDLE_SECONDS) -> None:
     """Takes what the host is still writing, so that it does not meet a closed pipe; waits for nothing."""
     import select
 
     while time.monotonic() < began + DRAIN_SECONDS:
         try:
-            ready, _, _ = select.select([0], [], [], IDLE_SECONDS)
+            ready, _, _ = select.select([0], [], [], idle)
             if not ready or not os.read(0, 1 << 20):
                 return
         except (OSError, ValueError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,23 @@ def test_a_prompt_that_is_still_being_written_is_answered_and_then_taken_in(home
         child.stdin.write(data[:-100_000])
         child.stdin.flush()
         assert b"Vitest" in child.stdout.readline()
+    assert child.returncode == 0
+
+
+@pytest.mark.parametrize("pause", [0.0, 0.1])
+def test_a_host_that_writes_a_huge_prompt_slowly_meets_no_closed_pipe(home: Path, shop: Path, pause: float) -> None:
+    data = json.dumps(claude("UserPromptSubmit", shop, prompt="x" * (hook.KEPT_BYTES + 2_000_000))).encode()
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "env": environment(home)}
+    with subprocess.Popen(command("claude"), **pipes) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        child.stdin.write(data[:-600_000])
+        child.stdin.flush()
+        assert b"Vitest" in child.stdout.readline()
+        for start in range(-600_000, 0, 200_000):
+            time.sleep(pause)
+            child.stdin.write(data[start : start + 200_000 or None])  # raises where nobody reads any more
+            child.stdin.flush()
     assert child.returncode == 0
 
 
