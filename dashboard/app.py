@@ -128,6 +128,14 @@ def _answer(
             hint=visitor.redactor.redact(hint),
         )
         return JSONResponse(problem.model_dump(), status, more, media_type="application/problem+json")
-    response = visitor.page("error.html", status=status, code=code, status_code=status, message=message, hint=hint)
+    response = visitor.page(
+        "error.html",
+        status=status,
+        code=code,
+        status_code=status,
+        message=message,
+        hint=hint,
+        can_repeat=request.method == "GET" and status != 404,
+    )
     response.headers.update(more)
     return response

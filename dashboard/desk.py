@@ -45,6 +45,8 @@ from memory.workspace import Workspace
 
 LANGUAGE_COOKIE = "slowwave_lang"
 MAX_SAID = 200
+REFUSALS = frozenset({"runs.refused", "runs.not_cancelled", "settings.host_refused", "settings.no_answer"})
+"""Messages that something asked for was not done."""
 MAX_FIELDS = 60
 
 
@@ -191,6 +193,7 @@ class Visitor:
                 "csrf": self.csrf,
                 "csrf_field": Markup('<input type="hidden" name="{}" value="{}">').format(CSRF_FIELD, self.csrf),
                 "said": None if said is None else self._said(*said),
+                "said_refused": said is not None and said[0] in REFUSALS,
                 "needs_login": self.desk.guard.token is not None,
                 **context,
             }
