@@ -24,6 +24,8 @@ from dashboard.i18n import Language
 MAX_TEXT = 4_000
 """Longer ones are left as they are."""
 MAX_DEPTH = 3
+MAX_ENDS = 16
+"""Ends of sentences in a text that are tried in every way; of longer ones each sentence is taken alone."""
 _FIELD = re.compile(r"\{(\w+)\}")
 _END = re.compile(r"(?<=[.!?])\s+")
 _WIDE = re.compile(r"[\u3000-\u303f\uff00-\uffef]\Z")
@@ -54,9 +56,25 @@ class _Pattern(NamedTuple):
     """`needs` is its longest piece: what lacks it needs no closer look."""
 
     needs: str
-    matches: re.Pattern[str]
+    pieces: tuple[str, ...]
     names: tuple[str, ...]
     text: str
+
+    def fields(self, text: str) -> dict[str, str] | None:
+        """What stands between the pieces, each field as short as can be. Nothing is tried twice, so that a text made to
+        have many readings costs no more than another."""
+        first, *inner, last = self.pieces
+        end = len(text) - len(last)
+        if end < len(first) or not (text.startswith(first) and text.endswith(last)):
+            return None
+        at, found = len(first), []
+        for piece in inner:
+            next_at = text.find(piece, at, end)
+            if next_at < 0:
+                return None
+            found.append(text[at:next_at])
+            at = next_at + len(piece)
+        return dict(zip(self.names, [*found, text[at:end]], strict=True))
 
 
 @cache
@@ -67,14 +85,7 @@ def _patterns() -> list[_Pattern]:
         pieces = _FIELD.split(key)
         names = tuple(pieces[1::2])
         if names:
-            pattern = "(.*?)".join(re.escape(piece) for piece in pieces[::2])
-            made.append(
-                (
-                    len(names),
-                    -len(key),
-                    _Pattern(max(pieces[::2], key=len), re.compile(pattern, re.DOTALL), names, text),
-                )
-            )
+            made.append((len(names), -len(key), _Pattern(max(pieces[::2], key=len), tuple(pieces[::2]), names, text)))
     return [pattern for *_, pattern in sorted(made, key=lambda one: one[1] + 8 * one[0])]
 
 
@@ -92,15 +103,25 @@ def _told(text: str) -> str:
 
 
 def _sentences(text: str) -> str | None:
-    """Some sentences, each of which is known; None where one is not."""
-    for end in _END.finditer(text):
-        first = _sentence(text[: end.start()])
-        if first is not None:
-            rest = text[end.end() :]
-            others = _sentences(rest) or _sentence(rest)
-            if others is not None:
-                return _joined(first, others)
-    return None
+    """Some sentences, each of which is known; None where one is not. A field may hold several, so every end is tried,
+    and what follows it once."""
+    ends = list(_END.finditer(text))
+    if not 0 < len(ends) <= MAX_ENDS:
+        return None
+    starts = [0, *(end.end() for end in ends)]
+    stops = [*(end.start() for end in ends), len(text)]
+    told: list[str | None] = [*(None for _ in starts), ""]
+    for first in reversed(range(len(starts))):
+        for last in range(first, len(stops)):
+            rest = told[last + 1]
+            # All of it at once is what is tried without us.
+            if rest is None or last - first == len(ends):
+                continue
+            sentence = _sentence(text[starts[first] : stops[last]])
+            if sentence is not None:
+                told[first] = _joined(sentence, rest)
+                break
+    return told[0]
 
 
 def _sentence(text: str) -> str | None:
@@ -113,7 +134,7 @@ def _sentence(text: str) -> str | None:
 
 
 def _joined(first: str, rest: str) -> str:
-    return f"{first}{'' if not first or _WIDE.search(first) else ' '}{rest}"
+    return f"{first}{'' if not first or not rest or _WIDE.search(first) else ' '}{rest}"
 
 
 def _one(text: str, depth: int) -> str | None:
@@ -121,10 +142,10 @@ def _one(text: str, depth: int) -> str | None:
     if exact is not None:
         return exact
     for pattern in _patterns():
-        match = pattern.matches.fullmatch(text) if pattern.needs in text else None
-        if match:
-            values = dict(zip(pattern.names, match.groups(), strict=True))
-            return _FORMATTER.vformat(pattern.text, (), {name: _field(one, depth) for name, one in values.items()})
+        fields = pattern.fields(text) if pattern.needs in text else None
+        if fields is not None:
+            told = {name: _field(one, depth) for name, one in fields.items()}
+            return _FORMATTER.vformat(pattern.text, (), told)
     return None
 
 

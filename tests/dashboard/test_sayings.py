@@ -86,6 +86,15 @@ def test_a_long_text_that_nobody_knows_costs_no_time() -> None:
     assert sayings.own("zh", "a: b " * 700).startswith("a: b")
 
 
+@pytest.mark.parametrize("count", [15, 150])
+def test_a_text_made_to_have_many_readings_is_told_all_the_same(count: int) -> None:
+    """With every reading tried this takes longer than anybody waits."""
+    told = sayings.own("zh", "Nothing is known of a. " * count + "Never heard of it")
+    assert told.count("没有关于 a 的记录。") == count
+    for pattern in sayings._patterns():
+        sayings.own("zh", pattern.pieces[0] + "".join(pattern.pieces[1:-1]) * 50 + "x")
+
+
 def test_chinese_pages_say_what_went_wrong_in_chinese_and_programs_hear_it_in_english(site: Site) -> None:
     chinese = {"accept-language": "zh-CN"}
     page = site.get("/history/999", **chinese)
