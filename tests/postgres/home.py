@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 class Home:
     def __init__(self, folder: Path) -> None:
         self.folder, self.data = folder, folder / "data"
-        self.data.mkdir(mode=0o700)
+        self.data.mkdir(mode=0o700, parents=True)
 
     def configure(self, url: str, more: str = "") -> None:
         """The sample sessions, all at once, and the state where `url` says; `more` is TOML of other sections."""
