@@ -108,7 +108,8 @@ def _print_status(found: Status, clock: Clock) -> None:
         line(f"last run   {last.run_id} ({last.trigger}), {ago(last.started, now)}: {ended}")
     else:
         line("last run   never; start one with: slowwave run")
-    line(f"next       {'a session becomes eligible ' + ago(found.next_eligible, now) if found.next_eligible else '–'}")
+    waits = f"a session becomes eligible {ago(found.next_eligible, now)}" if found.next_eligible else "no session waits"
+    line(f"next       {waits}")
     for name, spend in (("today", found.today), ("in all", found.total)):
         line(
             f"spend      {name}: {counted(spend.requests, 'call')}, {counted(spend.input_tokens, 'token')} in, "
