@@ -84,12 +84,12 @@ def progress(*, quiet: bool = False) -> Iterator[Report]:
 
 
 def ago(moment: datetime | None, now: datetime) -> str:
-    """`3 h ago (2026-11-30 08:14)`, `in 20 min (2026-11-30 11:34)`, `never`; the time is this machine's."""
+    """`3 h ago (2026-11-30T08:14Z)`, `in 20 min (2026-11-30T11:34Z)`, `never`."""
     if moment is None:
         return "never"
     past = now - moment
     text = duration(abs(past))
-    return f"{f'{text} ago' if past >= timedelta(0) else f'in {text}'} ({moment.astimezone():%Y-%m-%d %H:%M})"
+    return f"{f'{text} ago' if past >= timedelta(0) else f'in {text}'} ({minutes(moment)})"
 
 
 def duration(length: timedelta) -> str:
