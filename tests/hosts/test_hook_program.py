@@ -110,12 +110,16 @@ def test_the_installed_program_is_this_one(home: Path, shop: Path) -> None:
         if program_path is None:
             pytest.skip("slowwave-hook is not installed")
         program = Path(program_path)
-    done = subprocess.run(
-        [sys.executable, "-I", str(program), "claude"],
-        input=json.dumps(claude("SessionStart", shop)).encode(),
-        capture_output=True,
-        env=environment(home),
-        check=True,
-    )
+    done = subprocess.CompletedProcess[bytes]([], 1)
+    for number in range(50):  # its deadline is the real one, which a busy machine may miss
+        done = subprocess.run(
+            [sys.executable, "-I", str(program), "claude"],
+            input=json.dumps(claude("SessionStart", shop, session_id=f"s{number}")).encode(),
+            capture_output=True,
+            env=environment(home),
+            check=True,
+        )
+        if done.stdout or " deadline " not in (home / "hook.log").read_text("utf-8").splitlines()[-1]:
+            break
     assert b"Vitest" in done.stdout
     assert project_of(shop).name == "shop"
