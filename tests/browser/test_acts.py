@@ -139,3 +139,20 @@ def test_a_source_is_followed_and_a_run_asked_for_with_the_keyboard_alone(shared
     _tab_to(page, "What would it cost?")
     page.keyboard.press("Enter")
     expect(page.locator("h1")).to_have_text("What a run would cost")
+
+
+def test_a_list_of_settings_is_checked_as_one_types_and_saved_an_entry_a_line(stand: Stand, page: Page) -> None:
+    page.goto(stand.url("/settings"))
+    field = page.get_by_label("Further patterns of secrets")
+    field.press_sequentially("ACME-[0-9]{6}")
+    field.press("Enter")
+    field.press_sequentially("(?=x")
+    complaint = page.locator("#redact-extra_patterns-complaint")
+    expect(complaint).to_contain_text("pattern 2")
+    expect(field).to_have_attribute("aria-invalid", "true")
+    for _ in "(?=x":
+        field.press("Backspace")
+    expect(complaint).to_have_text("")
+    page.locator("section.card", has=page.locator("#redact")).get_by_role("button", name="Save").press("Enter")
+    expect(page.get_by_role("status").first).to_contain_text("Saved: redact.extra_patterns")
+    assert load(home=stand.site.home).redact.extra_patterns == ("ACME-[0-9]{6}",)

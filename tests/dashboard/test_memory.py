@@ -39,6 +39,15 @@ def test_a_new_user_is_told_the_command_to_begin_with(empty_site: Site) -> None:
 
 
 @pytest.mark.req("Z105")
+def test_a_new_user_finds_the_next_steps_as_buttons_and_links(empty_site: Site) -> None:
+    for path in ("/memory", "/sessions", "/history"):
+        assert 'action="/runs/start"' in empty_site.text(path), path
+    page = empty_site.text("/memory")
+    assert 'href="/settings/hosts"' in page
+    assert 'href="/notes"' in page
+    assert "<select" not in empty_site.text("/sessions")
+
+
 def test_the_page_shows_every_line_of_the_confirmed_summary_with_its_citations(read_site: Site) -> None:
     lines = read_site.get("/api/v1/memory").json()["lines"]
     text = read_site.text("/memory")

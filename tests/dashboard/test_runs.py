@@ -18,6 +18,7 @@ from memory.errors import SlowwaveError, UsageError
 from memory.settings import load
 from memory.state import Store
 from memory.testing import FrozenClock
+from memory.wishes import ServiceState
 from tests.plugins.dashboard_live import going_on
 from tests.plugins.dashboard_site import Site, serving
 from tests.plugins.pace import within
@@ -74,6 +75,19 @@ def test_a_refusal_of_the_service_is_shown_on_the_page(new_site: Site, monkeypat
     monkeypatch.setattr(new_site.ports, "cancel", lambda run_id: refuse())
     assert "Not started. The service is not running." in new_site.post("/runs/start").text
     assert "Not stopped. The service is not running." in new_site.post("/runs/r-1/cancel").text
+
+
+def test_a_next_run_is_promised_only_where_the_schedule_does_something(
+    new_site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    soon = SystemClock().now() + timedelta(minutes=9)
+    monkeypatch.setattr(new_site.ports, "service", lambda: ServiceState(True, schedule="daily", next_run=soon))
+    assert "next run" in new_site.text("/runs")
+    config = new_site.home / "config.toml"
+    config.write_text(config.read_text("utf-8").replace('"long"', '"short"'), "utf-8")
+    page = new_site.text("/runs")
+    assert "next run" not in page
+    assert "nothing runs by itself" in page
 
 
 def test_chosen_sessions_are_asked_for_by_their_ids(site: Site) -> None:

@@ -145,6 +145,17 @@ def test_every_reason_is_explained_in_a_sentence(new_site: Site) -> None:
 
 
 @pytest.mark.fault("X14")
+def test_a_session_that_was_read_whole_offers_no_reading_and_says_in_words_what_it_is(read_site: Site) -> None:
+    link = _links(read_site.text("/sessions?state=remembered"))[0]
+    page = read_site.text(f"/sessions/{link}")
+    assert "/extract" not in page
+    assert "with a person" in page
+    assert "all read <code>up_to_date</code>" in page
+    sent = read_site.text(f"/sessions/{link}/evidence")
+    assert re.search(r"<dt>Events</dt><dd>(\d+) of \1", sent)
+    assert "human_kept" not in sent
+
+
 def test_extract_now_asks_the_service_for_this_session_alone(site: Site) -> None:
     link = _links(site.text("/sessions"))[0]
     answer = site.post(f"/sessions/{link}/extract")
