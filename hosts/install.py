@@ -32,9 +32,8 @@ HOOK, NOTIFY, PROGRAM = "slowwave-hook", "slowwave-notify", "slowwave"
 SERVER = "slowwave"
 """What our server of memory tools is called in a host's configuration."""
 FOLDER_MODE, FILE_MODE = 0o700, 0o600
-UNKNOWN = (
-    "what it was before is not recorded: our entries are out, and an empty list or object that held them may be too"
-)
+UNKNOWN = "its former state is not recorded: our entries are out; empty lists around them, or how notify was written, may differ"
+ALL_OURS = "it held nothing but our entries"
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,8 +245,8 @@ def uninstall(host: Host, folder: Path, records: Path) -> list[Change]:
             continue
         exact = record.untouched(target.path, found)
         what = "removed" if base.data is None else "restored" if exact else "written"
-        unknown = what == "written" and str(target.path) not in record.files
-        changes.append(Change(target.path, what, note=UNKNOWN if unknown else ""))
+        note = "" if str(target.path) in record.files else {"written": UNKNOWN, "removed": ALL_OURS}.get(what, "")
+        changes.append(Change(target.path, what, note=note))
     ours = [str(target.folder) for target in host.targets(folder, Command((HOOK,))) if target.folder and changes]
     for made in sorted({*record.folders, *ours}, key=len, reverse=True):
         with contextlib.suppress(OSError):  # somebody else's files are in it by now

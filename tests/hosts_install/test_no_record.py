@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hosts.install import UNKNOWN, Command, Host, install, uninstall
+from hosts.install import ALL_OURS, UNKNOWN, Command, Host, install, uninstall
 from hosts.install_claude import EVENTS, Claude
 from hosts.install_codex import Codex
 from hosts.install_pi import Pi
@@ -77,7 +77,7 @@ def test_files_we_made_go_and_what_is_left_empty_is_told(tmp_path: Path, command
     folder.mkdir()
     said = there_and_back(host, folder, command)
     assert [path.name for path in folder.rglob("*") if path.is_file()] == []
-    assert [what for _, what, _ in said].count("removed") >= 2
+    assert [note for _, what, note in said if what == "removed"].count(ALL_OURS) >= 2
     assert said[-1] == (".host", "left", "it is empty and may be yours")
 
 
