@@ -32,7 +32,7 @@ HOOK, NOTIFY, PROGRAM = "slowwave-hook", "slowwave-notify", "slowwave"
 SERVER = "slowwave"
 """What our server of memory tools is called in a host's configuration."""
 FOLDER_MODE, FILE_MODE = 0o700, 0o600
-UNKNOWN = "its former state is not recorded: our entries are out; empty lists around them, or how notify was written, may differ"
+UNKNOWN = "its former state is not recorded: ours is out; empty lists around it, or how notify was written, may differ"
 ALL_OURS = "it held nothing but our entries"
 
 
