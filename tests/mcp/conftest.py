@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
@@ -62,13 +63,14 @@ class Home:
         return StdioServerParameters(command=program, args=rest, env=self.environment, cwd=cwd or self.shop)
 
 
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
-    folders = [tmp_path / "shop", tmp_path / "api"]
-    for folder in folders:
-        folder.mkdir()
-    shop, api = (project_of(folder).id for folder in folders)
-    with store_bench(tmp_path) as bench:
+@pytest.fixture(scope="session")
+def _learnt(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
+    """A folder with the data and two checkouts, as `kept` and at the place where it works: folders are known by their
+    paths. And what was learnt in each."""
+    place = tmp_path_factory.mktemp("learnt")
+    here = place / "here"
+    shop, api = (project_of(_made(here / name)).id for name in ("shop", "api"))
+    with store_bench(here) as bench:
         one = bench.add("a1", SHOP_BODY, human=(1, 2), project=shop)
         two = bench.add("b2", API_BODY, project=api)
         text = print_summary(
@@ -82,8 +84,25 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
         bench.model.answers = [[look, call("write", path="memory_summary.md", content=text)], "done"]
         asyncio.run(run(bench.runtime()))
         assert bench.workspace.summary() == text
+    shutil.copytree(here, place / "kept")
+    return place, one, two
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    return folder
+
+
+@pytest.fixture
+def home(_learnt: tuple[Path, str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
+    place, one, two = _learnt
+    here = place / "here"
+    shutil.rmtree(here)
+    shutil.copytree(place / "kept", here)
+    with store_bench(here) as bench:
+        bench.runs = 1  # the one that made it
         monkeypatch.setenv("SLOWWAVE_HOME", str(bench.settings.home))
-        yield Home(bench, folders[0], folders[1], one, two)
+        yield Home(bench, here / "shop", here / "api", one, two)
 
 
 Talk = Callable[[Client], Awaitable[T]]
