@@ -125,11 +125,14 @@ def _sentences(text: str) -> str | None:
 
 
 def _sentence(text: str) -> str | None:
-    """A text as it is, or what was made a sentence of by a capital letter and a full stop."""
+    """A text as it is, or what was made a sentence of by a capital letter and a full stop, or none of by taking it."""
     told = _one(text, 0)
     if told is None and text.endswith("."):
         told = _one(text[:-1], 0) or _one(text[0].lower() + text[1:-1], 0)
         told = f"{told}。" if told is not None else None
+    elif told is None:
+        told = _one(f"{text}.", 0)
+        told = told.removesuffix("。") if told is not None else None
     return told
 
 

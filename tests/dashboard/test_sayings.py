@@ -61,6 +61,7 @@ def test_every_text_is_found_again_with_its_fields_where_they_belong() -> None:
         ("It has more than the 9,000 bytes allowed.", "超过允许的 9,000 字节。"),
         ("Somebody else said this. Nothing was changed.", "Somebody else said this. 没有任何更改。"),
         ("Never heard of {0}", "Never heard of {0}"),
+        ("The last consolidation failed (quota)", "上次整合失败（quota）"),
         ("", ""),
     ],
 )
