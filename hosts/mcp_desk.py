@@ -48,10 +48,11 @@ class Desk:
             now = switches.signature_of(str(self._settings.config_file))
             if now == self._read:
                 return self._settings
+        read = switches.from_process().signature  # before: what is written while we read is another state of the file
         found = load()
         self._entries |= {key: kept for key, tools in self._tools.items() if (kept := tools.session_entries())}
         self.close()
-        self._settings, self._read = found, switches.signature_of(str(found.config_file))
+        self._settings, self._read = found, read
         return found
 
     def tools(self, client: str, place: Place, tool: str, *, entries: Iterable[Mapping[str, Any]] = ()) -> MemoryTools:

@@ -11,8 +11,28 @@ import pytest
 from mcp import Client
 
 from hosts import mcp_server
+from hosts.mcp_desk import Desk
 from hosts.mcp_life import Worker
+from memory import settings
 from tests.mcp.conftest import Home, inside, refused
+
+
+def test_settings_that_change_while_they_are_read_are_read_again(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory that was switched off in that moment must not stay on for as long as the server runs."""
+    config = home.bench.settings.home / "config.toml"
+    config.write_text('[memory]\nmode = "long"\n', "utf-8")
+    load = settings.load
+
+    def slowly() -> settings.Settings:
+        found = load()
+        config.write_text("[memory]\nenabled = false\n", "utf-8")
+        monkeypatch.setattr(settings, "load", load)
+        return found
+
+    monkeypatch.setattr(settings, "load", slowly)
+    desk = Desk()
+    assert desk.settings().memory.enabled
+    assert not desk.settings().memory.enabled
 
 
 def test_what_is_cancelled_before_its_turn_is_never_begun() -> None:
