@@ -130,7 +130,7 @@ def _sentence(text: str) -> str | None:
     if told is None and text.endswith("."):
         told = _one(text[:-1], 0) or _one(text[0].lower() + text[1:-1], 0)
         told = f"{told}。" if told is not None else None
-    elif told is None:
+    elif told is None and not _END.search(text):
         told = _one(f"{text}.", 0)
         told = told.removesuffix("。") if told is not None else None
     return told
