@@ -15,7 +15,7 @@ import logging
 import secrets
 import traceback
 from collections.abc import Sequence
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import cookie_parser
@@ -170,7 +170,8 @@ class Wall:
             return None
         if path.startswith("/api/") or method not in SAFE:
             return _say(scope, 401, "This server asks for its token.", {"www-authenticate": "Bearer"})
-        return RedirectResponse(LOGIN_PATH, 303)
+        wanted = path + (f"?{query}" if (query := scope["query_string"].decode("latin-1")) else "")
+        return RedirectResponse(LOGIN_PATH if wanted == "/" else f"{LOGIN_PATH}?{urlencode({'back': wanted})}", 303)
 
 
 def _route(scope: Scope) -> str:

@@ -24,15 +24,15 @@ def switch_language(visitor: AnyVisitor, form: Form) -> Response:
 
 @router.get("/login")
 def login_page(visitor: AnyVisitor) -> Response:
-    return visitor.page("login.html", refused=False)
+    return visitor.page("login.html", refused=False, back=local_path(visitor.request.query_params.get("back", "")))
 
 
 @router.post("/login")
 def login(visitor: AnyVisitor, form: Form) -> Response:
     guard = visitor.desk.guard
     if not guard.is_token(form.get("token").strip()):
-        return visitor.page("login.html", status=403, refused=True)
-    response = visitor.redirect("/")
+        return visitor.page("login.html", status=403, refused=True, back=local_path(form.get("back")))
+    response = visitor.redirect(local_path(form.get("back")))
     response.set_cookie(LOGIN_COOKIE, guard.login_cookie(), max_age=WEEK, httponly=True, samesite="strict")
     return response
 

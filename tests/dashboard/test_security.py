@@ -168,7 +168,7 @@ def test_a_length_that_is_no_number_is_refused(empty_site: Site) -> None:
 def test_with_a_token_nothing_is_read_without_it(tmp_path: Path) -> None:
     with serving(tmp_path / "data", token=TOKEN) as site:
         assert site.get("/memory").status_code == 303
-        assert site.get("/memory").headers["location"] == "/login"
+        assert site.get("/history?page=2").headers["location"] == "/login?back=%2Fhistory%3Fpage%3D2"
         assert site.get("/api/v1/memory").status_code == 401
         assert site.get("/api/v1/memory", authorization="Bearer wrong").status_code == 401
         assert site.get("/api/v1/memory", authorization=f"Bearer {TOKEN}").status_code == 200
@@ -181,7 +181,8 @@ def test_the_login_gives_a_cookie_that_is_not_the_token_and_logging_out_takes_it
         refused = site.post("/login", {"token": "wrong"})
         assert refused.status_code == 403
         assert "This is not the token" in refused.text
-        assert site.post("/login", {"token": TOKEN}).url.path == "/memory"
+        assert site.post("/login", {"token": TOKEN, "back": "//evil.example/x"}).url.path == "/memory"
+        assert site.post("/login", {"token": TOKEN, "back": "/history?page=2"}).url.path == "/history"
         assert TOKEN not in str(dict(site.browser.cookies))
         assert site.get("/memory").status_code == 200
         site.post("/logout")
