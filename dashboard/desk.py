@@ -23,13 +23,14 @@ import jinja2
 from fastapi import Depends, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from markupsafe import Markup, escape
+from starlette.routing import Match
 
 from consolidate.service import LongMemory
 from dashboard import i18n, sayings
 from dashboard.errors import CsrfError
 from dashboard.i18n import Language
 from dashboard.ports import HostSetup, Planner, Runs, no_planner
-from dashboard.security import CSRF_COOKIE, CSRF_FIELD, MAX_BODY, Guard, cookies
+from dashboard.security import CSRF_COOKIE, CSRF_FIELD, MAX_BODY, SAFE, Guard, cookies
 from dashboard.shown import plain, prose, shown
 from dashboard.tracing import Transcripts
 from memory.clock import Clock
@@ -212,7 +213,9 @@ class Visitor:
 
     @property
     def here(self) -> str:
-        """This page's address, for forms that come back to it."""
+        """This page's address, for forms that come back to it; of one that answers a form, the page it stood on."""
+        if self.request.method not in SAFE:
+            return _readable(self.request, self.request.url.path)
         query = [(name, value) for name, value in self.request.query_params.multi_items() if name != "said"]
         return self.request.url.path + (f"?{urlencode(query)}" if query else "")
 
@@ -235,6 +238,17 @@ class Visitor:
                 tense = "past" if seconds > 0 else "future"
                 return self.t(f"ago.{unit}.{tense}", n=round(abs(seconds) / size))
         return self.t("ago.now")
+
+
+def _readable(request: Request, path: str) -> str:
+    """The path, or the nearest one above it, that can be looked at; where a form goes, often nothing can."""
+    path = "/runs" if path.startswith("/runs/") else path
+    while path.strip("/"):
+        scope = {"type": "http", "method": "GET", "path": path, "root_path": "", "headers": []}
+        if any(route.matches(scope)[0] is Match.FULL for route in request.app.routes):
+            return path
+        path = path.rpartition("/")[0]
+    return "/"
 
 
 def visitor(request: Request) -> Visitor:

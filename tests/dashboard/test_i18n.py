@@ -13,6 +13,7 @@ import dashboard
 from dashboard import i18n
 from memory.model import HEADINGS, Outcome, Reason, Tier
 from memory.state.browse import FATES
+from tests.plugins.dashboard_site import Site
 
 ROOM = Path(dashboard.__file__).parent
 
@@ -99,6 +100,25 @@ def test_the_switch_stands_before_the_setting_and_the_setting_before_the_browser
     cookie: str | None, setting: str, accept: str | None, expected: str
 ) -> None:
     assert i18n.choose(cookie, setting, accept) == expected
+
+
+@pytest.mark.parametrize(
+    ("form", "fields", "back"),
+    [
+        ("/runs/plan", {"stage": "all"}, "/runs"),
+        ("/settings/groups/windows", {"extract.batch": "many"}, "/settings"),
+        ("/settings/prices", {"model": ""}, "/settings"),
+        ("/settings/doctor", {}, "/settings/doctor"),
+        ("/memory/lines/0123456789abcdef/pin", {}, "/memory/lines/0123456789abcdef"),
+        ("/new-note", {"text": ""}, "/new-note"),
+    ],
+)
+def test_the_language_can_be_switched_on_a_page_that_answers_a_form(
+    site: Site, form: str, fields: dict[str, str], back: str
+) -> None:
+    page = site.post(form, fields)
+    assert f'name="back" value="{back}"' in page.text
+    assert site.post("/language", {"to": "zh", "back": back}).status_code in (200, 404)
 
 
 def test_every_word_the_data_may_hold_has_a_text() -> None:
