@@ -60,6 +60,10 @@ def opened() -> Iterator[Opened]:
         yield Opened(settings, clock, store, workspace, Redactor(settings.redact))
 
 
+STATES = {"never_ran": "nothing yet: no consolidation has ended", "empty": "empty: there was nothing to remember"}
+"""What needs more than its word."""
+
+
 def status(*, as_json: bool) -> None:
     """`slowwave status`."""
     with opened() as it:
@@ -89,7 +93,10 @@ def _print_status(found: Status, clock: Clock) -> None:
     now, health, coverage = clock.now(), found.health, found.coverage
     age = f", published {ago(now - health.age, now)}" if health.age is not None else ""
     style = "red" if found.state in {"broken", "failed"} else ""
-    line(f"memory     {found.state}{age}{' (running now)' if health.running else ''}", style=style)
+    line(
+        f"memory     {STATES.get(found.state, found.state)}{age}{' (running now)' if health.running else ''}",
+        style=style,
+    )
     line(f"mode       {found.mode}; model: {found.provider}; home: {found.home}")
     if found.server:
         line(f"state      on {found.server}")
