@@ -7,6 +7,7 @@ xdist worker), so naming plugins here is allowed. The conftest.py files further 
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,13 @@ CORPUS = places.corpus()
 WHEEL_SOURCE = places.wheel_source()
 HOSTS = places.hosts()
 """Looked up once, before the isolation takes the environment away."""
+
+
+def pytest_collection_finish() -> None:
+    """What thousands of collected tests are made of stays to the end: looking through it at every turn of the garbage
+    collector, and copying it for every fork, takes a twentieth of a run."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
