@@ -233,7 +233,7 @@ def _is_continuation(line: str) -> bool:
 
 def _what_is_wrong(line: str, *, found: bool, open_entry: bool) -> str:
     if not line[0].isspace():
-        return "it is neither the begin of an entry (`- [id] text`) nor indented by two spaces"
+        return "it is neither the beginning of an entry (`- [id] text`) nor indented by two spaces"
     if found and not open_entry:
         return "a line of an entry follows an empty line; inside an entry an empty line is two spaces"
     if not found:

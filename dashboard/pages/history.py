@@ -89,13 +89,7 @@ def ask_restore(look: AnyLook, number: Number) -> Response:
 @router.post("/history/{number}/restore")
 def restore(look: AnyLook, number: Number, form: Form) -> Response:
     report = look.long_memory().restore(number)
-    if report.skipped or report.set_aside:
-        return look.redirect(
-            "/history",
-            "history.restored_without",
-            restored=report.restored,
-            version=report.version,
-            skipped=len(report.skipped),
-            aside=len(report.set_aside),
-        )
-    return look.redirect("/history", "history.restored", restored=report.restored, version=report.version)
+    told = [look.t("history.restored", restored=report.restored, version=report.version)]
+    told += [look.t("history.skipped", n=len(report.skipped))] if report.skipped else []
+    told += [look.t("history.aside", n=len(report.set_aside))] if report.set_aside else []
+    return look.redirect("/history", "history.restored_all", text=" ".join(told))

@@ -24,6 +24,7 @@ SHOWN = (
     "recall/doctor.py",
     "recall/mending.py",
     "recall/remember.py",
+    "recall/short.py",
     "recall/surroundings.py",
     "recall/trace.py",
     "rollouts/*.py",
@@ -47,6 +48,7 @@ SPEAKING = (
     "Detected",
     "Cancelled",
     "Finding",
+    "Fault",
     "Mended",
 )
 PLAIN = {"ValueError", "AssertionError", "KeyError", "OSError", "FileExistsError", "FileNotFoundError", "HTTPException"}
