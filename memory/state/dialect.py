@@ -1,7 +1,7 @@
 """The only module that knows which database it is: engines, upserts, locks, error codes, creation.
 
 SQLite: WAL, `BEGIN IMMEDIATE` for writers, busy timeout, full synchronisation (an intent row must survive a power
-cut). PostgreSQL: READ COMMITTED with row locks, `FOR UPDATE SKIP LOCKED`, one SQL schema per store (`postgres.py`).
+cut). PostgreSQL: see `postgres.py`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from memory.settings import Settings
 from memory.state import checking, postgres
 from memory.state.schema import VERSION, metadata
 
-WRITE_OPTION = "slowwave_write"
+WRITE_OPTION = postgres.WRITE_OPTION
 FIRST_PAUSE, LONGEST_PAUSE = 0.002, 0.03
 """Seconds between looks for the writer's place."""
 MENDS = "Restore it from a backup, or let `slowwave doctor --fix` set it aside and rebuild it from the files on disk."

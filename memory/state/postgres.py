@@ -1,7 +1,8 @@
 """PostgreSQL: how it is addressed, connected to and looked at, what its errors mean, how deleted rows leave it.
 
-READ COMMITTED with row locks for writers, REPEATABLE READ for readers (one look, as on SQLite), one SQL schema for each
-store.
+One writer at a time in a store, by an advisory lock, and REPEATABLE READ for readers: so everything that holds on
+SQLite holds here, and two writers who need the same rows in different order cannot block each other. One SQL schema for
+each store.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import re
 import time
 from typing import Any, Literal
 
-from sqlalchemy import Connection, Engine, create_engine, text
+from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
@@ -18,6 +19,10 @@ from memory.errors import SettingsError, StateCorruptError, StateError, StateLos
 from memory.state.schema import VERSION, metadata
 
 DRIVER = "psycopg"
+WRITE_OPTION = "slowwave_write"
+"""Execution option of connections whose transactions write."""
+CREATING, WRITING = 7301942, 7301943
+"""Our advisory locks: of whoever creates a schema, and of the writer of a store."""
 CONNECT_SECONDS = 10
 """How long a host may take to answer, unless the URL says otherwise: the system's own patience is minutes."""
 SILENT_SECONDS = 60
@@ -176,7 +181,18 @@ def engine(url: URL, busy_seconds: float, store: str) -> Engine:
         raise SettingsError(
             "state.url names PostgreSQL, but its driver is not installed.", hint="Install slowwave[postgres]."
         ) from None
+
+    @event.listens_for(made, "begin")
+    def _begin(connection: Connection) -> None:
+        if connection.get_execution_options().get(WRITE_OPTION, False):
+            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_turn(store)})")
+
     return made.execution_options(schema_translate_map={None: schema_of(store)})
+
+
+def _turn(store: str) -> str:
+    """Arguments of the advisory lock that the writer of a store holds."""
+    return f"{WRITING}, hashtext('{schema_of(store)}')"
 
 
 # -- errors -------------------------------------------------------------------------------------------
@@ -267,7 +283,7 @@ def create(connection: Connection, store: str, rows: dict[str, str], place: str)
 
 def lock_creation(connection: Connection) -> None:
     """One creator at a time, until the transaction ends."""
-    connection.execute(text("SELECT pg_advisory_xact_lock(7301942)"))
+    connection.execute(text(f"SELECT pg_advisory_xact_lock({CREATING})"))
 
 
 def may_write(connection: Connection, store: str) -> bool:
@@ -298,11 +314,15 @@ def scrub(made: Engine, store: str, seconds: float) -> bool:
             if time.monotonic() >= end:
                 return False
             time.sleep(_PAUSE)
-        before = _files(connection, store)
-        for name in before:
-            connection.execute(text(f'VACUUM FULL "{schema_of(store)}"."{name}"'))
-        # A table of somebody else is passed over with a warning only.
-        after = _files(connection, store)
+        connection.execute(text(f"SELECT pg_advisory_lock({_turn(store)})"))
+        try:
+            before = _files(connection, store)
+            for name in before:
+                connection.execute(text(f'VACUUM FULL "{schema_of(store)}"."{name}"'))
+            # A table of somebody else is passed over with a warning only.
+            after = _files(connection, store)
+        finally:
+            connection.execute(text(f"SELECT pg_advisory_unlock({_turn(store)})"))
     return all(after.get(name) != number for name, number in before.items())
 
 

@@ -97,6 +97,16 @@ class Server:
         self.sql(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{old}'")
         self.sql(f"CREATE DATABASE {new} TEMPLATE {old}")
 
+    def rows_holding(self, database: str, word: str) -> list[str]:
+        """Tables of the stores that hold a word in any column."""
+        named = "SELECT format('%I.%I', schemaname, tablename) FROM pg_tables WHERE schemaname LIKE 'slowwave%'"
+        tables = [str(name) for (name,) in self.sql(named, database)]
+        return [
+            name
+            for name in tables
+            if self.sql(f"SELECT 1 FROM {name} t WHERE t::text LIKE '%{word}%' LIMIT 1", database)
+        ]
+
     def holding(self, word: str) -> list[Path]:
         """Files of its tables that hold a word, once everything written is on disk."""
         self.sql("CHECKPOINT")

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
-from tests.plugins.postgres import postgres_server, postgres_url
+import pytest
+
+pytest.register_assert_rewrite("tests.torture.harness", "tests.torture.world", "tests.torture.crowd")
+
+from tests.plugins.postgres import postgres_server, postgres_url  # noqa: E402
 
 __all__ = ["postgres_server", "postgres_url"]

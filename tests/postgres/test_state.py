@@ -86,6 +86,20 @@ def test_everything_in_one_reading_is_of_one_moment(opened: Callable[..., Store]
     assert len(reader.rollouts.all()) == 2
 
 
+@pytest.mark.fault("M43", "X19")
+def test_writers_take_turns_so_that_two_who_need_the_same_rows_in_another_order_cannot_block_each_other(
+    opened: Callable[..., Store], url: str
+) -> None:
+    first, second = opened(), opened(busy_seconds=0.3)
+    with first.write() as tx:
+        first.rollouts.upsert_many([row("one")], tx)
+        with pytest.raises(StateBusyError), second.write():
+            raise AssertionError("it got in")
+        assert second.rollouts.all() == []  # a reader waits for nobody
+    second.rollouts.upsert_many([row("two")])
+    assert len(first.rollouts.all()) == 2
+
+
 # -- what is deleted ----------------------------------------------------------------------------------------
 
 

@@ -13,9 +13,12 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from consolidate.outcomes import Unchanged
+from consolidate.service import LongMemory
 from memory.clock import SystemClock
 from memory.errors import SlowwaveError, StateBusyError, UnknownReference, UsageError
-from tests.torture.world import World
+from tests.torture.harness import asked
+from tests.torture.world import World, complaints
 
 EXPECTED = frozenset({"fenced", "inputs_changed", "unknown_reference", "usage", "storage"})
 """Codes a command may end with when somebody else cleared, restored or published meanwhile: each says so."""
@@ -159,8 +162,40 @@ def alive_then(pid: str, ended: list[tuple[float, str, str]], moment: float) -> 
     return any(other == pid and at > moment for at, other, _ in ended)
 
 
+def loses_and_revives_nothing(crowd: Crowd) -> None:
+    """Workers among whom somebody clears: nothing from before the last clear is left, what is said later is kept."""
+    world = crowd.run()
+    assert crowd.wrong == []
+    assert overlaps(world) == []
+    # Every session was whole before the first clear: at most one extraction each, and nothing of them may be left.
+    assert max(asked(world).values()) == 1
+    with world.memory() as memory:
+        watermark = memory.runtime.store.clear_watermark
+        assert watermark is not None
+        assert memory.clear().clean
+    now = SystemClock().now()
+    for number in range(3):
+        world.say(f"s{number}", *said(f"s{number}", 3), at=now)
+    world.run()
+    assert world.lines() == {line for n in range(3) for line in said(f"s{n}", 3)}
+    assert isinstance(world.run().consolidated, Unchanged)
+    with world.opened() as runtime:
+        LongMemory(runtime).recover()
+        assert complaints(runtime, ignoring=("permissions",)) == []
+
+
 def since(moment: datetime) -> float:
     return (SystemClock().now() - moment).total_seconds()
 
 
-__all__ = ["Crowd", "StateBusyError", "clear", "overlaps", "restore", "said", "since", "spawn"]
+__all__ = [
+    "Crowd",
+    "StateBusyError",
+    "clear",
+    "loses_and_revives_nothing",
+    "overlaps",
+    "restore",
+    "said",
+    "since",
+    "spawn",
+]

@@ -80,7 +80,8 @@ def put_aside(world: World) -> None:
     shutil.copytree(generation / "versions", aside / "generations" / generation.name / "versions")
     records = generation / "memories_v2" / "rollout_summaries"
     shutil.copytree(records, aside / "generations" / generation.name / "memories_v2" / "rollout_summaries")
-    shutil.copyfile(world.home / "state.db", aside / "state.db")
+    if (world.home / "state.db").exists():  # else it lies on a server, where nothing is set aside
+        shutil.copyfile(world.home / "state.db", aside / "state.db")
 
 
 def three_versions(world: World) -> None:

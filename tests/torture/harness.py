@@ -24,7 +24,7 @@ from memory.testing import FrozenClock
 from memory.workspace.files import Syscalls
 from memory.workspace.testing import disk
 from tests.torture.deeds import Deed, finish
-from tests.torture.world import World, complaints, killed_at
+from tests.torture.world import STATE, World, complaints, killed_at
 
 UNFINISHED = ("state", "permissions", "left-overs", "leases", "quarantine")
 """Doctor's checks that may speak up between recovery and the next run: that there is work to do, and that a claim has
@@ -53,21 +53,29 @@ class Rehearsal:
     asked: Counter[tuple[str, str]]
 
 
-def world_at(folder: Path, start: Path, now: datetime) -> World:
+Copied = Callable[[str], str]
+"""Copies the database of a URL and returns the copy's."""
+
+
+def world_at(folder: Path, start: Path, now: datetime, copied: Copied | None = None) -> World:
     if folder.exists():
         shutil.rmtree(folder)
     shutil.copytree(start, folder, symlinks=True)
+    if copied is not None:
+        (folder / STATE).write_text(copied((start / STATE).read_text(encoding="utf-8")), encoding="utf-8")
     return World(folder, FrozenClock(now))
 
 
-def rehearse(folder: Path, deed: Deed) -> Rehearsal:
-    """Does a deed and what follows it, twice over from the same start if need be."""
+def rehearse(folder: Path, deed: Deed, url: str = "", copied: Copied | None = None) -> Rehearsal:
+    """Does a deed and what follows it, twice over from the same start if need be; with the state at `url`, if given."""
     first = World(folder / "start")
     first.folder.mkdir(parents=True)
+    if url:
+        (first.folder / STATE).write_text(url, encoding="utf-8")
     deed.prepare(first)
     now = first.clock.now()
     before = confirmed(first)
-    world = world_at(folder / "clean", first.folder, now)
+    world = world_at(folder / "clean", first.folder, now, copied)
     shown = {before}
     failpoints.arm("workspace.summary.rename.after", lambda: shown.add(confirmed(world)))
     with failpoints.recorded() as seen:
@@ -113,9 +121,9 @@ def settled(world: World, deed: Deed) -> None:
         assert world.traces(text) == [], text
 
 
-def kill(folder: Path, rehearsal: Rehearsal, where: Kill) -> None:
+def kill(folder: Path, rehearsal: Rehearsal, where: Kill, copied: Copied | None = None) -> None:
     """One kill, one restart, everything checked."""
-    world = world_at(folder, rehearsal.start, rehearsal.now)
+    world = world_at(folder, rehearsal.start, rehearsal.now, copied)
     inputs = world.fingerprint()
     assert killed_at(where.point, where.nth, lambda: rehearsal.deed.act(world)), where
     aftermath(world, rehearsal, inputs, where)

@@ -7,10 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from consolidate.outcomes import Unchanged
-from consolidate.service import LongMemory
-from memory.clock import SystemClock
-from tests.torture.crowd import Crowd, clear, overlaps, restore, said
+from tests.torture.crowd import Crowd, clear, loses_and_revives_nothing, overlaps, restore, said
 from tests.torture.harness import asked
 from tests.torture.world import complaints
 
@@ -37,25 +34,7 @@ def test_eight_processes_extract_each_boundary_once_and_consolidate_one_at_a_tim
 @pytest.mark.req("Z022", "Z110", "Z116", "Z118")
 @pytest.mark.fault("M43", "M55", "X19")
 def test_clearing_and_restoring_among_them_loses_and_revives_nothing(tmp_path: Path) -> None:
-    crowd = Crowd(tmp_path, seed=2, rounds=2, others=(clear, restore))
-    world = crowd.run()
-    assert crowd.wrong == []
-    assert overlaps(world) == []
-    # Every session was whole before the first clear: at most one extraction each, and nothing of them may be left.
-    assert max(asked(world).values()) == 1
-    with world.memory() as memory:
-        watermark = memory.runtime.store.clear_watermark
-        assert watermark is not None
-        assert memory.clear().clean
-    now = SystemClock().now()
-    for number in range(3):
-        world.say(f"s{number}", *said(f"s{number}", 3), at=now)
-    world.run()
-    assert world.lines() == {line for n in range(3) for line in said(f"s{n}", 3)}
-    assert isinstance(world.run().consolidated, Unchanged)
-    with world.opened() as runtime:
-        LongMemory(runtime).recover()
-        assert complaints(runtime, ignoring=("permissions",)) == []
+    loses_and_revives_nothing(Crowd(tmp_path, seed=2, rounds=2, others=(clear, restore)))
 
 
 def test_the_watch_for_overlaps_sees_one(tmp_path: Path) -> None:

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import warnings
-from collections.abc import Callable, Iterator
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -14,12 +9,11 @@ import pytest
 from consolidate import publish
 from consolidate.outcomes import Failed, Published
 from consolidate.service import LongMemory
-from flows.pipeline import RunReport
 from memory import failpoints
-from memory.testing import FrozenClock
 from memory.workspace import locks
 from tests.torture import deeds
 from tests.torture.harness import UNFINISHED, confirmed
+from tests.torture.sleeper import Sleeper, later, nobody_sleeps_on, stop, stop_first
 from tests.torture.world import LEASE_SECONDS, World, complaints
 
 BEFORE_THE_LAST_ROW = (
@@ -36,61 +30,7 @@ BEFORE_THE_LAST_ROW = (
 pytestmark = pytest.mark.torture
 AFTER_IT = ("publish.recorded", "publish.after_success", "publish.after_baseline")
 
-
-def stop() -> None:
-    os.kill(os.getpid(), signal.SIGSTOP)
-
-
-class Sleeper:
-    """A run in a child process that stops itself; `wake` lets it go on and returns the words of its outcomes."""
-
-    def __init__(self, world: World, prepare: Callable[[World], None]) -> None:
-        self._said = world.folder / "said"
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)
-            self._child = os.fork()
-        if self._child == 0:
-            code = 70
-            try:
-                prepare(world)
-                self._said.write_text(" ".join(words(world.run())), encoding="utf-8")
-                code = 0
-            finally:
-                os._exit(code)
-        _, status = os.waitpid(self._child, os.WUNTRACED)
-        assert os.WIFSTOPPED(status), "it never came to where it stops"
-        _asleep.append(self._child)
-
-    def wake(self) -> list[str]:
-        os.kill(self._child, signal.SIGCONT)
-        _, status = os.waitpid(self._child, os.WUNTRACED)
-        assert not os.WIFSTOPPED(status), "it stopped again"
-        _asleep.remove(self._child)
-        assert os.waitstatus_to_exitcode(status) == 0
-        return self._said.read_text(encoding="utf-8").split()
-
-
-_asleep: list[int] = []
-
-
-@pytest.fixture(autouse=True)
-def _nobody_sleeps_on() -> Iterator[None]:
-    """A test that fails leaves no stopped process behind."""
-    yield
-    while _asleep:
-        child = _asleep.pop()
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-
-
-def words(report: RunReport) -> list[str]:
-    outcomes = [*(report.extracted.outcomes if report.extracted else ()), report.consolidated]
-    return [str(getattr(o, "error", getattr(o, "reason", getattr(o, "code", "none")))) for o in outcomes]
-
-
-def later(world: World) -> World:
-    """Another process, an hour on."""
-    return World(world.folder, FrozenClock(world.clock.now() + timedelta(seconds=LEASE_SECONDS)))
+__all__ = ["nobody_sleeps_on"]
 
 
 @pytest.fixture
@@ -128,11 +68,6 @@ def test_stopped_inside_a_model_call_it_stores_nothing_when_memory_was_cleared(w
     assert confirmed(other) is None
     for text in (deeds.CANARY, "part-a1", "part-c1"):
         assert other.traces(text) == []
-
-
-def stop_first() -> Callable[[], None]:
-    calls = iter([stop])
-    return lambda: next(calls, lambda: None)()
 
 
 @pytest.mark.req("Z103", "Z105", "Z118")

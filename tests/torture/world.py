@@ -36,6 +36,8 @@ from tests.torture.lines import LineModel, nothing, said_in
 
 BEGAN = datetime(2026, 11, 20, 9, 0, tzinfo=UTC)
 FOLDERS = ("home", "sessions")
+STATE = "state.url"
+"""A file of a world's folder that names the server its state lies on; without it the state lies in the home."""
 LEASE_SECONDS = 3_600
 """Longer than every lease of the default settings."""
 
@@ -111,6 +113,8 @@ class World:
             "extract": {"idle_hours": 0, "max_age_days": 36_500, "batch": 100},
             "consolidate": {"unused_days": 36_500, "versions": 2, "cooldown_minutes": 0},
         }
+        if (self.folder / STATE).exists():
+            values["state"] = {"url": (self.folder / STATE).read_text(encoding="utf-8")}
         for section, keys in sections.items():
             values.setdefault(section, {}).update(keys)
         environment = {"SLOWWAVE_HOME": str(self.home), "HOME": str(self.folder)}
