@@ -176,8 +176,10 @@ def change_entry(look: AnyLook, scope: Scope, form: Form, project: Project = "")
 @router.post("/short/{scope}/delete")
 def delete_entry(look: AnyLook, scope: Scope, form: Form, project: Project = "") -> Response:
     place = keeping.place_of(look, scope, project)
-    keeping.delete_entry(place, form.get("id"))
-    return look.redirect(_list(place), "notes.entry_deleted", id=form.get("id"))
+    name = form.get("id")
+    text = next((entry.text for entry in place.read().entries if entry.id == name), "")
+    keeping.delete_entry(place, name)
+    return look.redirect(_list(place), "notes.entry_deleted", id=name, text=text)
 
 
 def _save_entry(look: Look, place: Place, fields: dict[str, str]) -> Response:
