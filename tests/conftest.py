@@ -25,6 +25,16 @@ CORPUS = places.corpus()
 WHEEL_SOURCE = places.wheel_source()
 HOSTS = places.hosts()
 """Looked up once, before the isolation takes the environment away."""
+LONG = ("deep", "server", "browser", "hosts", "smoke")
+"""Marks of tests that take from seconds to minutes each."""
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with tests that take long come first: a parallel run deals out files in this order, and what is dealt last
+    should not keep one worker busy for minutes after the others."""
+    long = {item.path for item in items if any(item.get_closest_marker(name) for name in LONG)}
+    items.sort(key=lambda item: item.path not in long)
 
 
 def pytest_collection_finish() -> None:
