@@ -106,3 +106,14 @@ def test_chinese_pages_say_what_went_wrong_in_chinese_and_programs_hear_it_in_en
     doctor = site.get("/settings/doctor", **chinese).text
     assert "文件系统" in doctor
     assert "file system" not in doctor
+
+
+def test_a_chinese_page_without_words_of_sessions_has_no_english_sentence(read_site: Site) -> None:
+    (run,) = re.findall(r'href="(/runs/\d{8}T[\w-]+)"', read_site.text("/runs"))
+    sessions = re.findall(r'href="(/sessions/[0-9a-f]{16})"', read_site.text("/sessions"))
+    parts = ("", "/hosts", "/doctor", "/all", "/clear")
+    for path in ("/sessions", "/runs", run, "/costs", "/notes", *(f"/settings{part}" for part in parts), *sessions[:3]):
+        page = read_site.get(path, **{"accept-language": "zh-CN"}).text
+        ours = re.sub(r"<(code|pre|ol|ul)\b.*?</\1>", "", page.partition("<main")[2], flags=re.DOTALL)
+        found = re.findall(r">[^<]*\b[a-z]{2,} [a-z]{2,} [a-z]{2,}\b[^<]*<", ours)
+        assert [text for text in found if "Codex CLI is there" not in text] == [], path
