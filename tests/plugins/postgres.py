@@ -1,7 +1,7 @@
 """A real PostgreSQL server for tests, on loopback, in a temporary folder; its tests skip where there is none.
 
-Its text sorts by a language's rules, as on most servers, not by bytes as SQLite's does. The role `guarded` needs the
-password `PASSWORD`; all others come in without.
+Its text sorts by a language's rules, as on most servers, not by bytes as SQLite's does. The roles `guarded` (password
+`PASSWORD`) and `slowwave` need a password; all others come in without.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Server:
         sorting = ["--locale-provider=icu", "--icu-locale=en-US"] if "--icu-locale" in known else []
         self.run(initdb, "-D", str(self.data), "-U", "test", "-A", "trust", "-E", "UTF8", *sorting, "--no-sync")
         rules = self.data / "pg_hba.conf"
-        rules.write_text("host all guarded 127.0.0.1/32 scram-sha-256\n" + rules.read_text("utf-8"), "utf-8")
+        rules.write_text("host all guarded,slowwave 127.0.0.1/32 scram-sha-256\n" + rules.read_text("utf-8"), "utf-8")
 
     def start(self) -> None:
         options = (

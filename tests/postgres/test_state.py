@@ -13,11 +13,13 @@ from pathlib import Path
 import psycopg
 import pytest
 from pydantic import SecretStr
+from sqlalchemy.exc import DBAPIError
 
 from memory.errors import StateBusyError, StateCorruptError, StateError, StateLostError, StateVersionError
 from memory.model import Host, RolloutId
 from memory.settings import Settings, StateSettings
 from memory.state import RolloutRow, Store
+from memory.state.dialect import translate
 from memory.testing import FrozenClock
 from recall import doctor, mending
 from tests.plugins.postgres import QUOTED, Server, running
@@ -59,6 +61,47 @@ def opened(url: str, tmp_path: Path) -> Iterator[Callable[..., Store]]:
     yield opener
     for store in stores:
         store.close()
+
+
+# -- what is connected ---------------------------------------------------------------------------------------
+
+
+def test_a_connection_gives_up_what_it_holds_when_its_other_end_goes_silent(opened: Callable[..., Store]) -> None:
+    with opened(busy_seconds=7).read() as tx:
+        shown = {
+            name: tx.exec_driver_sql(f"SHOW {name}").scalar_one()
+            for name in ("idle_in_transaction_session_timeout", "lock_timeout", "application_name")
+        }
+    assert shown == {
+        "idle_in_transaction_session_timeout": "1min",
+        "lock_timeout": "7s",
+        "application_name": "slowwave",
+    }
+
+
+@pytest.mark.parametrize(
+    ("state", "says"),
+    [
+        ("53100", "disk of the server"),
+        ("53300", "takes no more connections"),
+        ("25006", "is read-only"),
+        ("40P01", "locked for longer"),
+        ("57P01", "was lost"),
+        ("08006", "was lost"),
+        ("XX001", "damaged data"),
+        ("22P05", "every character"),
+        ("42P01", "lacks tables"),
+        ("42601", "refused a statement (Error 42601)"),
+    ],
+)
+def test_what_the_server_reports_by_a_number_is_told_in_words(state: str, says: str) -> None:
+    class Error(Exception):
+        sqlstate = state
+
+    told = translate(DBAPIError("SELECT secret", {}, Error("secret")), "postgresql://h/d")
+    assert says in str(told)
+    assert "postgresql://h/d" in str(told)
+    assert "secret" not in str(told)
 
 
 # -- what is read -----------------------------------------------------------------------------------------
