@@ -54,4 +54,10 @@ def _plurals(path: Path) -> Iterator[tuple[int, str]]:
 
 def _always_many(number: str) -> bool:
     """A limit, or a number of which the code before it has found more than one."""
-    return number.rpartition(".")[2].isupper() or number in {"len(rows)", "len(found)", "len(going)", "found.budget"}
+    return number.rpartition(".")[2].isupper() or number in {
+        "len(rows)",
+        "len(found)",
+        "len(going)",
+        "len(already)",
+        "found.budget",
+    }
