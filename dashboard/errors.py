@@ -11,6 +11,7 @@ from memory.errors import (
     SettingsError,
     SlowwaveError,
     StateBusyError,
+    StateLostError,
     UnknownReference,
     UnreadableRollout,
     UsageError,
@@ -36,7 +37,7 @@ def status_of(error: SlowwaveError) -> HTTPStatus:
         return HTTPStatus.BAD_REQUEST
     if isinstance(error, ModelError):
         return HTTPStatus.BAD_GATEWAY
-    if error.code == "service_down":  # a class of a neighbouring room
+    if isinstance(error, StateLostError) or error.code == "service_down":  # a class of a neighbouring room
         return HTTPStatus.SERVICE_UNAVAILABLE
     if type(error) is WorkspaceError:
         return HTTPStatus.BAD_REQUEST  # a note that cannot be kept as it was sent, a version that is damaged

@@ -20,7 +20,7 @@ from flows import killed, lifeline, prefect_environment, remote, unfinished, wak
 from flows.place import RUN_MADE, Place
 from memory import live
 from memory.clock import Clock, SystemClock
-from memory.errors import SettingsError, SlowwaveError
+from memory.errors import SettingsError, SlowwaveError, StateLostError
 from memory.settings import DEFAULT_STORE, WORKER_VARIABLE, ScheduleSettings, load
 from memory.state import Store
 
@@ -72,7 +72,7 @@ class Worker:
         from flows.deployments import RUNNER_SLOTS, deployments
 
         made = deployments(self._settings.schedule, self._settings.store)
-        await asyncio.to_thread(self._close_rows)
+        await self._begin_in_order()
         tell("waits")
         await self._until_the_server_answers()
         self._runner = Runner(
@@ -93,6 +93,14 @@ class Worker:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _begin_in_order(self) -> None:
+        """What killed processes left is closed. The state's server may start after us: then it is closed later, and
+        runs say until then what is missing."""
+        try:
+            await asyncio.to_thread(self._close_rows)
+        except StateLostError as error:
+            tell("problem", str(error))
 
     async def _until_the_server_answers(self) -> None:
         deadline = self._clock.monotonic() + SERVER_SECONDS

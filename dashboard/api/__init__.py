@@ -24,7 +24,8 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
     409: _PROBLEM | {"description": "Another process is at work on it; try again"},
     413: _PROBLEM | {"description": "The body is too large"},
     422: _PROBLEM | {"description": "A field is missing or not valid"},
-    503: _PROBLEM | {"description": "The background service does not run or does not answer"},
+    503: _PROBLEM
+    | {"description": "The background service does not run, or it or the server of the state does not answer"},
 }
 
 

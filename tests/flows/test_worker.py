@@ -75,6 +75,17 @@ def test_a_schedule_is_told_in_words(settings: ScheduleSettings, words: str) -> 
     assert sentence(settings) == words
 
 
+async def test_a_server_of_the_state_that_starts_after_the_service_does_not_end_it(
+    home: Home, place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("psycopg")
+    home.configure(state={"url": "postgresql://somebody@127.0.0.1:1/state"})
+    await worker(place, Prefect())._begin_in_order()
+    told = json.loads(capsys.readouterr().out.removeprefix(MARK))
+    assert told["kind"] == "problem"
+    assert "127.0.0.1:1/state cannot be reached" in told["says"]
+
+
 @pytest.mark.req("Z061")
 async def test_wake_ups_become_one_run_and_the_next_ones_keep_their_distance(
     place: Place, capsys: pytest.CaptureFixture[str]

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from http import HTTPStatus
 from pathlib import Path
 
 import psycopg
@@ -15,6 +16,7 @@ import pytest
 from pydantic import SecretStr
 from sqlalchemy.exc import DBAPIError
 
+from dashboard.errors import status_of
 from memory.errors import StateBusyError, StateCorruptError, StateError, StateLostError, StateVersionError
 from memory.model import Host, RolloutId
 from memory.settings import Settings, StateSettings
@@ -102,6 +104,7 @@ def test_what_the_server_reports_by_a_number_is_told_in_words(state: str, says: 
     assert says in str(told)
     assert "postgresql://h/d" in str(told)
     assert "secret" not in str(told)
+    assert (status_of(told) == HTTPStatus.SERVICE_UNAVAILABLE) == (told.code == "state_lost")
 
 
 # -- what is read -----------------------------------------------------------------------------------------
