@@ -15,8 +15,8 @@ ROOT = Path(__file__).parents[2]
 TOLD = ("cli", "extract/outcomes.py", "recall/status.py", "recall/doctor.py", "flows/pipeline.py", "flows/slow_wave.py")
 """Where what a command prints is put into words."""
 MANY = (
-    "attempts blocks bytes calls characters entries events files hooks histories lines notes outputs requests rounds rows"
-    " rules sessions sources summaries times tokens turns uses versions wake-ups"
+    "attempts blocks bytes calls characters entries events files hooks histories lines notes outputs requests rounds"
+    " rows rules sessions sources summaries times tokens turns uses versions wake-ups"
 ).split()
 
 
