@@ -18,7 +18,7 @@ ROOT = Path(hosts.hook.__file__).parents[1]
 PLACE = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import hosts.hook, recall.snapshot"
 PATIENT = (
     "hosts.hook.DEADLINE_SECONDS = hosts.hook.FALLBACK_SECONDS = hosts.hook.COMMIT_SECONDS = 20; "
-    "recall.snapshot.LOCK_WAIT_SECONDS = 20"
+    "hosts.hook.DRAIN_SECONDS = 20; recall.snapshot.LOCK_WAIT_SECONDS = 20"
 )
 """What it answers is judged apart from how fast it is on a machine that runs a whole test suite."""
 PROGRAM = f"{PLACE}; {PATIENT}; hosts.hook.main()"
