@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-pytest.register_assert_rewrite("tests.torture.harness", "tests.torture.world", "tests.torture.crowd")
+pytest.register_assert_rewrite(
+    "tests.torture.harness", "tests.torture.world", "tests.torture.crowd", "tests.torture.sleeper"
+)
 
 from tests.plugins.postgres import postgres_server, postgres_url  # noqa: E402
 

@@ -13,8 +13,7 @@ from consolidate.outcomes import Published
 from tests.plugins.postgres import Server, running
 from tests.torture import deeds
 from tests.torture.crowd import Crowd, clear, loses_and_revives_nothing, restore, spawn
-from tests.torture.harness import confirmed
-from tests.torture.sleeper import Sleeper, later, nobody_sleeps_on, stop_first
+from tests.torture.sleeper import nobody_sleeps_on, overtaken_changes_nothing
 from tests.torture.world import LEASE_SECONDS, STATE, World, complaints
 
 pytestmark = pytest.mark.deep
@@ -46,15 +45,7 @@ def test_processes_at_work_while_one_clears_and_one_restores_lose_and_revive_not
 def test_a_stopped_worker_that_wakes_after_its_lease_changes_nothing(postgres_server: Server, tmp_path: Path) -> None:
     world = world_on(postgres_server, tmp_path / "world", "stopped")
     deeds.moved_on(world)
-    sleeper = Sleeper(world, lambda it: setattr(it, "during", stop_first()))
-    other = later(world)
-    assert isinstance(other.run().consolidated, Published)
-    inputs, summary = other.fingerprint(), confirmed(other)
-    assert "fenced" in sleeper.wake()
-    assert (other.fingerprint(), confirmed(other)) == (inputs, summary)
-    assert other.run().outcome == "nothing"
-    with other.opened() as runtime:
-        assert complaints(runtime, ignoring=("permissions",)) == []
+    overtaken_changes_nothing(world)
 
 
 @pytest.mark.fault("M72", "M74")

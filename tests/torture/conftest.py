@@ -7,7 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-pytest.register_assert_rewrite("tests.torture.harness", "tests.torture.world", "tests.torture.crowd")
+pytest.register_assert_rewrite(
+    "tests.torture.harness", "tests.torture.world", "tests.torture.crowd", "tests.torture.sleeper"
+)
 
 from memory import failpoints  # noqa: E402
 from tests.torture.deeds import DEEDS  # noqa: E402

@@ -10,9 +10,11 @@ from datetime import timedelta
 
 import pytest
 
+from consolidate.outcomes import Published
 from flows.pipeline import RunReport
 from memory.testing import FrozenClock
-from tests.torture.world import LEASE_SECONDS, World
+from tests.torture.harness import confirmed
+from tests.torture.world import LEASE_SECONDS, World, complaints
 
 
 def stop() -> None:
@@ -74,3 +76,16 @@ def later(world: World) -> World:
 def stop_first() -> Callable[[], None]:
     calls = iter([stop])
     return lambda: next(calls, lambda: None)()
+
+
+def overtaken_changes_nothing(world: World) -> None:
+    """Stopped inside a model call, it wakes when another has done its work."""
+    sleeper = Sleeper(world, lambda it: setattr(it, "during", stop_first()))
+    other = later(world)
+    assert isinstance(other.run().consolidated, Published)
+    inputs, summary = other.fingerprint(), confirmed(other)
+    assert "fenced" in sleeper.wake()
+    assert (other.fingerprint(), confirmed(other)) == (inputs, summary)
+    assert other.run().outcome == "nothing"
+    with other.opened() as runtime:
+        assert complaints(runtime, ignoring=("permissions",)) == []

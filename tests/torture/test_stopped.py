@@ -13,7 +13,7 @@ from memory import failpoints
 from memory.workspace import locks
 from tests.torture import deeds
 from tests.torture.harness import UNFINISHED, confirmed
-from tests.torture.sleeper import Sleeper, later, nobody_sleeps_on, stop, stop_first
+from tests.torture.sleeper import Sleeper, later, nobody_sleeps_on, overtaken_changes_nothing, stop, stop_first
 from tests.torture.world import LEASE_SECONDS, World, complaints
 
 BEFORE_THE_LAST_ROW = (
@@ -43,19 +43,7 @@ def world(tmp_path: Path) -> World:
 @pytest.mark.req("Z110")
 @pytest.mark.fault("M43", "M55")
 def test_stopped_inside_a_model_call_it_stores_nothing_when_another_took_over(world: World) -> None:
-    def stop_once(sleeper: World) -> None:
-        calls = iter([stop])
-        sleeper.during = lambda: next(calls, lambda: None)()
-
-    sleeper = Sleeper(world, stop_once)
-    other = later(world)
-    assert isinstance(other.run().consolidated, Published)
-    inputs, summary = other.fingerprint(), confirmed(other)
-    assert "fenced" in sleeper.wake()
-    assert (other.fingerprint(), confirmed(other)) == (inputs, summary)
-    assert other.run().outcome == "nothing"
-    with other.opened() as runtime:
-        assert complaints(runtime, ignoring=("permissions",)) == []
+    overtaken_changes_nothing(world)
 
 
 @pytest.mark.fault("M55")
