@@ -23,6 +23,7 @@ from memory.clock import Clock, SystemClock
 from memory.errors import SettingsError, SlowwaveError, StateLostError
 from memory.settings import DEFAULT_STORE, WORKER_VARIABLE, ScheduleSettings, load
 from memory.state import Store
+from memory.wording import counted
 
 if TYPE_CHECKING:
     from prefect.deployments.runner import RunnerDeployment
@@ -156,7 +157,7 @@ class Worker:
             self._last_wake = now
             await asyncio.to_thread(self._make_run)
             await self._poll()
-            tell("note", f"a run was woken by hooks ({len(wakes)} sessions)")
+            tell("note", f"a run was woken by hooks ({counted(len(wakes), 'session')})")
             return wakeups.RUNNING_SECONDS
         return decision.again
 
