@@ -21,14 +21,14 @@ from typing import Any, NamedTuple
 
 from dashboard.i18n import Language
 
+_FIELD = re.compile(r"\{(\w+)\}")
+_END = re.compile(r"(?<=[.!?])\s+")
+_WIDE = re.compile(r"[\u3000-\u303f\uff00-\uffef]\Z")
 MAX_TEXT = 4_000
 """Longer ones are left as they are."""
 MAX_DEPTH = 3
 MAX_ENDS = 16
 """Ends of sentences in a text that are tried in every way; of longer ones each sentence is taken alone."""
-_FIELD = re.compile(r"\{(\w+)\}")
-_END = re.compile(r"(?<=[.!?])\s+")
-_WIDE = re.compile(r"[\u3000-\u303f\uff00-\uffef]\Z")
 
 
 def own(language: Language, text: str) -> str:
