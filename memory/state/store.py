@@ -66,6 +66,7 @@ class Store:
         self._reader = dialect.reading(engine)
         self._place = dialect.where(url)
         self._patience = 0.0
+        self._away = False
         self._current: ContextVar[Tx | None] = ContextVar("slowwave_transaction", default=None)
         self.settings = settings
         self.clock = clock
@@ -192,14 +193,21 @@ class Store:
 
     def _connected(self, engine: Engine) -> Connection:
         """A connection. A server that was there when the store was opened and is not now is waited for, as a lock is:
-        it may be started again at this moment, and a run must not end for that."""
-        end, pause = time.monotonic() + self._patience, 0.05
+        it may be started again at this moment, and a run must not end for that. Once in vain: those who then tidy up
+        need not wait each for itself."""
+        end, pause = time.monotonic() + (0 if self._away else self._patience), 0.05
         while True:
             try:
-                return engine.connect()
+                connection = engine.connect()
             except DBAPIError as error:
-                if time.monotonic() >= end or not dialect.away(error):
+                if not dialect.away(error):
                     raise
+                if time.monotonic() >= end:
+                    self._away = True
+                    raise
+            else:
+                self._away = False
+                return connection
             time.sleep(random.uniform(0.5, 1.0) * pause)
             pause = min(pause * 2, LONGEST_PAUSE)
 

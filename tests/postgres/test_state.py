@@ -333,3 +333,19 @@ def test_a_server_that_is_started_again_is_waited_for_and_one_that_stays_away_is
             assert time.monotonic() - began < 5, "a command does not wait for a server that is not there"
             server.start()
             assert [found.id.session for found in store.rollouts.all()] == ["one"]
+        with Store.open(settings_of(server.url(), tmp_path / "home", busy_seconds=2), FrozenClock()) as store:
+            server.stop("immediate")
+            seconds = [_seconds_of(store.rollouts.all) for _ in range(3)]
+            assert seconds[0] >= 2
+            assert max(seconds[1:]) < 1, "who tidies up after it waits again for what did not come"
+            server.start()
+            assert len(store.rollouts.all()) == 1
+            with back_after(server, 0.5):
+                assert len(store.rollouts.all()) == 1, "the next time it is waited for again"
+
+
+def _seconds_of(asked: Callable[[], object]) -> float:
+    began = time.monotonic()
+    with pytest.raises(StateLostError):
+        asked()
+    return time.monotonic() - began
