@@ -18,13 +18,15 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, TypeAlias, cast
 
+from flows.beat import until_beat
 from memory.clock import Clock, SystemClock
 
 _Function: TypeAlias = Callable[..., Awaitable[Any]]
 
 AT_ONCE = 10
 """Tasks that run at the same time: docket's own measure."""
-LISTENER_SECONDS = 30.0
+LISTENER_SECONDS = 60.0
+SHORTEST_BEAT = 10.0
 
 _log = logging.getLogger("prefect.server.background")
 
@@ -54,7 +56,7 @@ def install() -> bool:
 
 
 def patient_streams() -> bool:
-    """Whoever listens to Prefect's events (each worker does) is looked after every half minute, not every second. An
+    """Whoever listens to Prefect's events (each worker does) is looked after every minute, not every second. An
     event is passed on at once, as before; only a listener that went away without a word is noticed later."""
     try:
         stream = importlib.import_module("prefect.server.events.stream")
@@ -161,6 +163,11 @@ class BackgroundTasks:
 
         return scheduled
 
+    def _pause(self, every: float, began: float) -> float:
+        """Until a repeated task's next turn: those that are not in a hurry keep to the beat of the service."""
+        now = self.clock.monotonic()
+        return until_beat(now, every) if every >= SHORTEST_BEAT else every - (now - began)
+
     def _until(self, when: datetime) -> float:
         return (when - self.clock.now()).total_seconds()
 
@@ -206,7 +213,7 @@ class BackgroundTasks:
             _log.error("%s failed", task.function.__name__, exc_info=error)
         for every in (value for value in given.values() if isinstance(value, docket.Perpetual)):
             if not every.cancelled:
-                return _repeated(task, every), every.every.total_seconds() - (self.clock.monotonic() - began)
+                return _repeated(task, every), self._pause(every.every.total_seconds(), began)
         return None
 
 

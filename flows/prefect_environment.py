@@ -13,7 +13,9 @@ from urllib.parse import urlsplit
 from flows.place import Place
 
 RUNNER_SECONDS = 10
-"""Between two looks of the runner. A run made here pokes it, so only runs made on Prefect's page wait so long."""
+"""Between two looks of the runner at somebody else's server, which tells us of no run."""
+OWN_RUNNER_SECONDS = 600
+"""At our own, which does: the worker looks when it is told, when a run is due, and once a minute."""
 
 
 def for_server(place: Place, port: int) -> dict[str, str]:
@@ -33,14 +35,19 @@ def for_server(place: Place, port: int) -> dict[str, str]:
         "PREFECT_LOGGING_LEVEL": "WARNING",
         "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem",
         "PREFECT_SERVER_CONCURRENCY_INITIAL_DEPLOYMENT_LEASE_DURATION": "60",
-        "PREFECT_SERVER_SERVICES_REPOSSESSOR_LOOP_SECONDS": "30",
+        "PREFECT_SERVER_SERVICES_REPOSSESSOR_LOOP_SECONDS": "120",
         "PREFECT_SERVER_SERVICES_FOREMAN_ENABLED": "false",
         "PREFECT_SERVER_SERVICES_PAUSE_EXPIRATIONS_ENABLED": "false",
         "PREFECT_SERVER_SERVICES_TRIGGERS_ENABLED": "false",
-        "PREFECT_SERVER_SERVICES_LATE_RUNS_LOOP_SECONDS": "60",
-        "PREFECT_SERVER_SERVICES_SCHEDULER_RECENT_DEPLOYMENTS_LOOP_SECONDS": "30",
-        "PREFECT_SERVER_SERVICES_CANCELLATION_CLEANUP_LOOP_SECONDS": "60",
+        "PREFECT_SERVER_SERVICES_LATE_RUNS_LOOP_SECONDS": "300",
+        "PREFECT_SERVER_SERVICES_SCHEDULER_LOOP_SECONDS": "300",
+        # Of a schedule of every minute there are runs until the scheduler's next turn.
+        "PREFECT_SERVER_SERVICES_SCHEDULER_MIN_RUNS": "8",
+        "PREFECT_SERVER_SERVICES_SCHEDULER_RECENT_DEPLOYMENTS_LOOP_SECONDS": "120",
+        "PREFECT_SERVER_SERVICES_CANCELLATION_CLEANUP_LOOP_SECONDS": "300",
         "PREFECT_SERVER_SERVICES_CLEANUP_RECONCILER_LOOP_SECONDS": "300",
+        "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_FLUSH_INTERVAL": "15",
+        "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "15",
         "PREFECT_SERVER_EVENTS_PROACTIVE_GRANULARITY": "PT300S",
         "PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED": "events,flow_runs",
         "PREFECT_SERVER_SERVICES_DB_VACUUM_RETENTION_PERIOD": str(30 * 86_400),

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from flows import lifeline
+from flows.beat import until_beat
 from flows.children import Child, ended, group_lives, how, kill_group
 from flows.logs import Log, stamp
 from flows.place import Place, State
@@ -36,8 +37,7 @@ from memory.errors import SlowwaveError, StateBusyError, UsageError
 MARK = b"\x1e"
 LOOPBACK = "127.0.0.1"
 PROBE_SECONDS = 0.1
-HEALTH_SECONDS = 30.0
-MOST_SILENT = 4
+MOST_SILENT = 3
 """Health checks in a row without an answer: then the process hangs and is ended."""
 STOP_SECONDS = 10.0
 """For a process to end in order: a run gives its attempt back and is recorded meanwhile."""
@@ -203,7 +203,7 @@ class Supervisor:
         for child in self._children:
             changed |= self._tend(child, now)
         if now >= self._next_health:
-            self._next_health = now + HEALTH_SECONDS
+            self._next_health = now + until_beat(now)
         if changed:
             self._publish()
 

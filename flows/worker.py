@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import functools
+import importlib
 import json
+import math
 import os
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flows import killed, lifeline, prefect_environment, remote, unfinished, wakeups
-from flows.place import RUN_MADE, Place
+from flows.beat import BEAT_SECONDS, until_beat
+from flows.changes import Changes
+from flows.place import Place
 from memory import live
 from memory.clock import Clock, SystemClock
 from memory.errors import SettingsError, SlowwaveError, StateLostError
@@ -29,11 +34,11 @@ if TYPE_CHECKING:
     from prefect.deployments.runner import RunnerDeployment
 
 MARK = "\x1e"
-TIDY_SECONDS = 60.0
+TIDY_SECONDS = 2 * BEAT_SECONDS
+EAGER_SECONDS = 300.0
+LONG_SECONDS = 5 * BEAT_SECONDS
 FIRST_SURE_SECONDS = 10.0
 """At the start no run can be ours yet: one that has not shown itself by now has no process."""
-LOOK_SECONDS = 30.0
-"""Without any change: wake-ups that the system did not tell us of, and a schedule that was changed."""
 SERVER_SECONDS = 120.0
 START_POLL_SECONDS = 0.1
 
@@ -64,6 +69,9 @@ class Worker:
         """Ids by name, without the store's."""
         self._runner: Any = None
         self._last_wake: float | None = None
+        self._next_look = 0.0
+        """At the latest, on the clock that never goes back."""
+        self._eager_until = 0.0
         self._settings_changed = asyncio.Event()
 
     async def run(self) -> None:
@@ -76,9 +84,11 @@ class Worker:
         await self._begin_in_order()
         tell("waits")
         await self._until_the_server_answers()
+        if self._own:
+            _no_pings()
         self._runner = Runner(
             name="slowwave",
-            query_seconds=prefect_environment.RUNNER_SECONDS,
+            query_seconds=(prefect_environment.OWN_RUNNER_SECONDS if self._own else prefect_environment.RUNNER_SECONDS),
             limit=RUNNER_SLOTS,
             # Our own server goes with us; on another one the schedule waits for us to come back.
             pause_on_shutdown=not self._own,
@@ -120,6 +130,8 @@ class Worker:
 
     async def _register(self, wanted: Sequence[RunnerDeployment]) -> None:
         """Both deployments; again when the schedule was changed. Prefect knows them by name."""
+        self._eager_until = self._clock.monotonic() + EAGER_SECONDS
+        self._next_look = 0.0
         store = self._settings.store
         for one in wanted:
             identity = await self._runner.aadd_deployment(one)
@@ -130,20 +142,41 @@ class Worker:
 
     async def _watch(self) -> None:
         again: float | None = 0.0
-        async with _Changes(self._place, self._settings.config_file) as changes:
+        async with Changes(self._place, self._settings.config_file, lambda says: tell("note", says)) as changes:
             while True:
+                found: set[str] = set()
+                wait = until_beat(self._clock.monotonic()) if again is None else again
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(LOOK_SECONDS if again is None else again):
+                    async with asyncio.timeout(min(wait, max(0.0, self._next_look - self._clock.monotonic()))):
                         found = await changes()
-                        if "run" in found:
-                            await self._poll()
-                        if "settings" in found:
-                            self._settings_changed.set()
+                if "settings" in found:
+                    self._settings_changed.set()
+                if "run" in found or self._clock.monotonic() >= self._next_look:
+                    await self._look_at_runs()
                 try:
                     again = await self._look_at_wakes()
                 except SlowwaveError as error:
                     tell("note", f"wake-ups wait: {error}")
-                    again = LOOK_SECONDS
+                    again = None
+
+    async def _look_at_runs(self) -> None:
+        """Begins those that are due. The next look is when the next one is, and every few minutes in case we are not
+        told of all; soon after the schedule was set, for its runs are made a moment later. Somebody else's server is
+        looked at by the runner alone."""
+        now = self._clock.monotonic()
+        self._next_look = now + until_beat(now, BEAT_SECONDS if now < self._eager_until else LONG_SECONDS)
+        await self._poll()
+        if self._own:
+            with suppress(remote.ServiceDown):
+                self._next_look = min(self._next_look, now + await asyncio.to_thread(self._until_due))
+
+    def _until_due(self) -> float:
+        """Seconds until the next run of the schedule is due; what is overdue is for the next look."""
+        with self._api() as api:
+            coming = api.flow_runs(self._deployments.values(), ("SCHEDULED",), limit=10)
+        now = self._clock.now()
+        waits = ((one.due - now).total_seconds() for one in coming if one.due is not None)
+        return min((wait for wait in waits if wait > 0), default=math.inf)
 
     async def _look_at_wakes(self) -> float | None:
         wakes = wakeups.waiting(self._place.spool)
@@ -193,7 +226,7 @@ class Worker:
 
     async def _tidy_again(self) -> None:
         while True:
-            await asyncio.sleep(TIDY_SECONDS)
+            await asyncio.sleep(until_beat(self._clock.monotonic(), TIDY_SECONDS))
             try:
                 await asyncio.to_thread(self._tidy)
                 tell("well")
@@ -224,7 +257,7 @@ class Worker:
         known = self._settings.schedule
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_SECONDS):
+                async with asyncio.timeout(until_beat(self._clock.monotonic(), TIDY_SECONDS)):
                     await self._settings_changed.wait()
             self._settings_changed.clear()
             try:
@@ -243,54 +276,12 @@ class Worker:
             tell("note", f"the schedule is now: {sentence(wanted)}")
 
 
-class _Changes:
-    """`async with _Changes(...) as changes: await changes()`: what was put there: `wake`, `run`, `settings`."""
-
-    def __init__(self, place: Place, config: Path) -> None:
-        self._folders = [folder for folder in (place.spool, place.inbox, config.parent) if folder.is_dir()]
-        self._words = {str(place.inbox / RUN_MADE): "run", str(config): "settings"}
-        self._found: asyncio.Queue[str] = asyncio.Queue()
-        self._stop = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
-
-    async def __aenter__(self) -> Callable[[], Awaitable[set[str]]]:
-        self._task = asyncio.create_task(self._watch())
-        return self._next
-
-    async def __aexit__(self, *_: object) -> None:
-        self._stop.set()
-        assert self._task is not None
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
-
-    async def _next(self) -> set[str]:
-        words = {await self._found.get()}
-        while not self._found.empty():
-            words.add(self._found.get_nowait())
-        return words
-
-    def _word(self, path: str) -> str:
-        return self._words.get(path) or ("wake" if Path(path).name.startswith("wake-") else "")
-
-    async def _watch(self) -> None:
-        """As the system tells; where it does not (no more watches, a network disk), by looking."""
-        from watchfiles import Change, awatch
-
-        def ours(change: Change, path: str) -> bool:
-            return change is not Change.deleted and bool(self._word(path))
-
-        for polling in (False, True):
-            try:
-                changes = awatch(
-                    *self._folders, watch_filter=ours, debounce=500, step=500, stop_event=self._stop, recursive=False,
-                    force_polling=polling, poll_delay_ms=1_000,
-                )  # fmt: skip
-                async for batch in changes:
-                    for _, path in batch:
-                        self._found.put_nowait(self._word(path))
-                return
-            except (OSError, RuntimeError) as error:
-                tell("note", f"the folders cannot be watched ({type(error).__name__}); they are looked at instead")
+def _no_pings() -> None:
+    """Prefect's client asks its server every twenty seconds whether it is there; on loopback a server that is gone says
+    so. Where a later Prefect connects otherwise it goes on asking."""
+    with suppress(ImportError, AttributeError):
+        clients: Any = importlib.import_module("prefect.events.clients")
+        clients.websocket_connect = functools.partial(clients.websocket_connect, ping_interval=None)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

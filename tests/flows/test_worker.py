@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
-import watchfiles
 
 from flows import wakeups
 from flows.place import Place
 from flows.remote import SCHEDULED, Api, ServiceDown
-from flows.worker import MARK, Worker, _Changes, sentence
+from flows.worker import MARK, Worker, sentence
 from memory.settings import ScheduleSettings
 from tests.flows.home import Home
 
@@ -133,50 +128,3 @@ async def test_a_wake_up_that_prefect_does_not_take_lies_where_it_is(place: Plac
     with pytest.raises(ServiceDown):
         await worker(place, Prefect(down=True))._look_at_wakes()
     assert len(wakeups.waiting(place.spool)) == 1
-
-
-def refuse_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a system without watches left does."""
-    real: Callable[..., Any] = watchfiles.awatch
-
-    def awatch(*folders: Path, force_polling: bool, **more: Any) -> Any:
-        if not force_polling:
-            raise OSError("OS file watch limit reached")
-        more["poll_delay_ms"] = 50
-        return real(*folders, force_polling=True, **more)
-
-    monkeypatch.setattr(watchfiles, "awatch", awatch)
-
-
-async def told(changes: Callable[[], Awaitable[set[str]]], words: set[str], deed: Callable[[], object]) -> set[str]:
-    """What is heard until the words are. The deed is done again meanwhile: a watcher needs a moment to begin, and one
-    that looks for itself tells two states of a file apart by the second."""
-    heard: set[str] = set()
-    async with asyncio.timeout(60):
-        while not words <= heard:
-            deed()
-            with suppress(TimeoutError):
-                heard |= await asyncio.wait_for(changes(), 1.5)
-    return heard
-
-
-@pytest.mark.parametrize("polling", [False, True], ids=["told-by-the-system", "by-looking"])
-async def test_wake_ups_new_runs_and_settings_are_heard_of_and_nothing_else(
-    place: Place, home: Home, monkeypatch: pytest.MonkeyPatch, polling: bool
-) -> None:
-    if polling:
-        refuse_once(monkeypatch)
-
-    def leave() -> None:
-        (place.spool / "used-codex-a.json").write_text("{}")
-        (home.data / "state.db-wal").write_text("x")
-        wake(place, "a", ago=0)
-
-    def change() -> None:
-        place.poke()
-        home.configure(schedule={"every_minutes": 60})
-
-    async with _Changes(place, home.data / "config.toml") as changes:
-        await asyncio.sleep(0.2)  # most often enough for the watcher to begin
-        assert await told(changes, {"wake"}, leave) == {"wake"}
-        assert await told(changes, {"run", "settings"}, change) <= {"wake", "run", "settings"}
