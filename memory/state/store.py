@@ -227,11 +227,17 @@ class Store:
         """
         path = dialect.sqlite_path(self._engine.url)
         self._engine.dispose()
-        with failpoints.step("state.scrub"):
-            if path is None:
-                self._vacuum()
-            else:
-                self._rewrite(path)
+        try:
+            with failpoints.step("state.scrub"):
+                if path is None:
+                    self._vacuum()
+                else:
+                    self._rewrite(path)
+        except sqlite3.OperationalError as error:
+            found = dialect.translate_sqlite(error, self._place)
+            if not isinstance(found, StateBusyError):
+                raise found from None
+            raise self._unscrubbed() from None
         self.meta.scrubbed()
 
     def _vacuum(self) -> None:
@@ -244,15 +250,9 @@ class Store:
             raise self._unscrubbed()
 
     def _rewrite(self, path: Path) -> None:
-        try:
-            with closing(sqlite3.connect(path, timeout=self.settings.state.busy_seconds, isolation_level=None)) as raw:
-                raw.execute("VACUUM")
-                busy, _, _ = raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-        except sqlite3.OperationalError as error:
-            found = dialect.translate_sqlite(error, self._place)
-            if not isinstance(found, StateBusyError):
-                raise found from None
-            raise self._unscrubbed() from None
+        with closing(sqlite3.connect(path, timeout=self.settings.state.busy_seconds, isolation_level=None)) as raw:
+            raw.execute("VACUUM")
+            busy, _, _ = raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         if busy:  # somebody still reads the old pages in the write-ahead log
             raise self._unscrubbed()
 
