@@ -305,12 +305,13 @@ def scrub(made: Engine, store: str, seconds: float) -> bool:
     """Writes every table of the store anew, without its deleted rows; False when others were in the way for `seconds`.
 
     A deleted row stays in its table as long as somebody's transaction might still see it, so those that began before
-    are waited for. What the server keeps beside the tables (write-ahead log, backups, standbys) is its own.
+    are waited for; those of other databases, too, for they hold back what a new snapshot takes for over. What the
+    server keeps beside the tables (write-ahead log, backups, standbys) is its own.
     """
     end = time.monotonic() + seconds
     with made.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        mark = connection.execute(text("SELECT txid_current()::text::bigint & 4294967295")).scalar_one()
-        while connection.execute(text(_OLDER), {"mark": str(mark)}).first() is not None:
+        mark = int(connection.execute(text("SELECT txid_current()")).scalar_one())
+        while _older(connection, mark):
             if time.monotonic() >= end:
                 return False
             time.sleep(_PAUSE)
@@ -324,6 +325,12 @@ def scrub(made: Engine, store: str, seconds: float) -> bool:
         finally:
             connection.execute(text(f"SELECT pg_advisory_unlock({_turn(store)})"))
     return all(after.get(name) != number for name, number in before.items())
+
+
+def _older(connection: Connection, mark: int) -> bool:
+    """Whether a transaction that began before `mark` goes on anywhere, or reads in this database."""
+    running = int(connection.execute(text("SELECT txid_snapshot_xmin(txid_current_snapshot())")).scalar_one())
+    return running < mark or connection.execute(text(_OLDER), {"mark": str(mark & 0xFFFFFFFF)}).first() is not None
 
 
 _OLDER = (

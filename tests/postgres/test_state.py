@@ -182,6 +182,22 @@ def test_while_somebody_may_still_see_deleted_rows_they_count_as_not_scrubbed_ye
     assert postgres_server.holding(CANARY) == []
 
 
+def test_a_transaction_of_another_database_that_began_before_is_waited_for(
+    opened: Callable[..., Store], postgres_server: Server
+) -> None:
+    """It reads nothing here, but what a new snapshot takes for over depends on it."""
+    store = opened(busy_seconds=0.3)
+    store.rollouts.upsert_many([row("one", CANARY)])
+    with psycopg.connect(postgres_server.url("postgres")) as other:
+        other.execute("SELECT txid_current()")
+        store.meta.new_generation(FrozenClock().now())
+        with pytest.raises(StateBusyError, match="could not be scrubbed from it yet"):
+            store.scrub()
+        assert store.meta.scrub_due()
+    store.scrub()
+    assert postgres_server.holding(CANARY) == []
+
+
 def test_a_table_that_is_in_use_puts_the_scrubbing_off(opened: Callable[..., Store], url: str) -> None:
     store = opened(busy_seconds=0.3)
     store.meta.new_generation(FrozenClock().now())
