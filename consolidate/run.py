@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 import prompts
 from consolidate import agent, gate, publish, restoring
+from consolidate.heartbeat import heartbeat, prolong
 from consolidate.outcomes import ConsolidateOutcome, Deferred, Empty, Failed, Published, Stopped, Unchanged
 from consolidate.select import Candidate, Selection, binding_cap, choose
 from memory.documents import parse_rollout_summary, print_summary
@@ -32,8 +32,6 @@ from memory.state import Lease, Ledger, Refused, VersionRow
 from memory.wording import counted
 from memory.workspace import Note, WorkspaceDiff
 
-HEARTBEATS = 3
-"""Heartbeats in the length of one lease."""
 CLOCK_TOLERANCE = timedelta(minutes=1)
 """How far ahead of our clock the last version may be before its time is not believed."""
 TRIES = 3
@@ -73,7 +71,7 @@ async def _carry_out(
     """The claimed attempt, to whatever end it comes."""
     session = agent.Session([])
     try:
-        async with _heartbeat(runtime, lease):
+        async with heartbeat(runtime, lease):
             return await _attempt(runtime, lease, selection, last, diff, session)
     except Cancelled:
         _release(runtime, lease)
@@ -303,7 +301,7 @@ async def _attempt(
                 context=context,
                 tokens=runtime.tokens,
                 session=session,
-                ours=lambda: _prolong(runtime, lease),
+                ours=lambda: prolong(runtime, lease),
             )
         else:
             # Every source is gone: what remains is the empty form, and no model is needed to write it.
@@ -467,44 +465,3 @@ def _failed(runtime: Runtime, lease: Lease, error: SlowwaveError, session: agent
         retry_at = None
     violations = error.violations if isinstance(error, GateRejected) else ()
     return Failed(error.code, str(error), violations, session.requests, retry_at, tuple(session.transcript))
-
-
-def _prolong(runtime: Runtime, lease: Lease) -> None:
-    """Raises FencedError when the claim is no longer ours."""
-    try:
-        runtime.store.jobs.heartbeat(lease, runtime.settings.consolidate.lease_minutes * 60)
-    except FencedError:
-        raise
-    except StateError:  # busy, or its server is away: the next beat will do, and the publish will say
-        return
-
-
-@asynccontextmanager
-async def _heartbeat(runtime: Runtime, lease: Lease) -> AsyncIterator[None]:
-    """Keeps the lease alive while the agent works. When it is lost, the work is cancelled and FencedError raised: what
-    cannot be published any more must not be paid for."""
-    seconds = runtime.settings.consolidate.lease_minutes * 60
-    owner = asyncio.current_task()
-    assert owner is not None
-    lost: list[FencedError] = []
-
-    async def beat() -> None:
-        while True:
-            await asyncio.sleep(seconds / HEARTBEATS)
-            try:
-                _prolong(runtime, lease)
-            except FencedError as error:
-                lost.append(error)
-                owner.cancel()
-                return
-
-    task = asyncio.create_task(beat())
-    try:
-        yield
-    except asyncio.CancelledError:
-        if lost and owner.uncancel() == 0:
-            raise lost[0] from None
-        raise
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
